@@ -1,0 +1,1 @@
+"""What carries a method out: who computes, who talks to whom, and what it costs."""

@@ -1,0 +1,57 @@
+"""Every exception of this package, and whose fault each one is.
+
+    PDLRecoverError
+    ├── LocalError          what this process was given or asked cannot be done
+    │   ├── FieldError      an array that does not hold field elements
+    │   ├── RangeError      a real number that does not fit the fixed-point encoding
+    │   ├── ToleranceError  more to survive than so many peers can
+    │   └── ShareError      shares that do not belong together, or are too few
+    └── RemoteError         what other peers sent cannot be right
+        └── LiarsError      more wrong shares than can be told from right ones
+
+A message says what was got, what was expected, and what to do about it. Local errors are also
+`ValueError`s, so that code which knows nothing of this package treats them as such.
+"""
+
+__all__ = [
+    "FieldError",
+    "LiarsError",
+    "LocalError",
+    "PDLRecoverError",
+    "RangeError",
+    "RemoteError",
+    "ShareError",
+    "ToleranceError",
+]
+
+
+class PDLRecoverError(Exception):
+    """The root: whatever this package raises on purpose."""
+
+
+class LocalError(PDLRecoverError, ValueError):
+    """What this process was given or asked for cannot be used; nobody else is to blame."""
+
+
+class FieldError(LocalError):
+    """An array is not what the field computes with: its dtype, range or shape is wrong."""
+
+
+class RangeError(LocalError):
+    """A real number is not finite, or is too large for the fixed-point encoding."""
+
+
+class ToleranceError(LocalError):
+    """So many colluders, dropouts and liars cannot be survived by so few peers."""
+
+
+class ShareError(LocalError):
+    """Shares are too few, repeated, of different lengths, or of unknown peers."""
+
+
+class RemoteError(PDLRecoverError):
+    """What other peers sent cannot be right."""
+
+
+class LiarsError(RemoteError):
+    """More shares are wrong than the responders can tell from right ones; nothing was opened."""

@@ -1,0 +1,23 @@
+"""Numbers that wrap: arithmetic modulo q = 2^61 − 1, fixed point, and randomness."""
+
+from pdlrecover.field.fixed_point import FixedPoint
+from pdlrecover.field.interpolation import barycentric_weights, distinct, lagrange_rows
+from pdlrecover.field.mersenne import F61, Elements, Field, Mersenne61
+from pdlrecover.field.product import EXACT_INNER, Q
+from pdlrecover.field.randomness import Seeded, Source, SystemSource
+
+__all__ = [
+    "EXACT_INNER",
+    "F61",
+    "Elements",
+    "Field",
+    "FixedPoint",
+    "Mersenne61",
+    "Q",
+    "Seeded",
+    "Source",
+    "SystemSource",
+    "barycentric_weights",
+    "distinct",
+    "lagrange_rows",
+]

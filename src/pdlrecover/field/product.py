@@ -1,0 +1,124 @@
+"""Matrix products modulo q = 2^61 − 1, each as one float64 BLAS product.
+
+Rules:
+
+- An element x < 2^61 is cut in three limbs, x = x₀ + 2^21·x₁ + 2^42·x₂, with x₀, x₁ < 2^21 and
+  x₂ < 2^19.
+- Since 2^63 ≡ 4 (mod q), the product of x and y is c₀ + 2^21·c₁ + 2^42·c₂ with
+
+      c₀ = x₀y₀ + 4x₂y₁ + 4x₁y₂      [c₀]   [x₀ 4x₂ 4x₁] [y₀]
+      c₁ = x₁y₀ +  x₀y₁ + 4x₂y₂  or  [c₁] = [x₁  x₀ 4x₂]·[y₁]
+      c₂ = x₂y₀ +  x₁y₁ +  x₀y₂      [c₂]   [x₂  x₁  x₀] [y₂]
+
+  so a product of matrices is one product of 3×3 blocks of floats.
+- Each of the K terms of c₀ is below 3·2^42. A float64 sum is exact, in any order of summation,
+  while it stays below 2^53: hence K ≤ 682 (`EXACT_INNER`). Longer inner dimensions are cut in
+  pieces of at most that length, and the pieces added modulo q.
+- The work is done in tiles that stay in the processor's cache; memory beyond the result is one
+  tile's, whatever the size of the product.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Q = (1 << 61) - 1
+"""The modulus, a Mersenne prime."""
+
+LIMB_BITS = 21
+EXACT_INNER = (1 << 53) // (3 << 42)
+"""The longest inner dimension whose float64 sums are exact: 682."""
+
+TILE_ROWS = 1024
+TILE_COLUMNS = 1024
+CACHED_ELEMENTS = 1 << 14
+"""Elementwise passes run over this many elements at a time, to stay in the cache."""
+
+_LIMB = (1 << LIMB_BITS) - 1
+_LOW19 = (1 << 19) - 1
+_LOW40 = (1 << 40) - 1
+
+
+def matmul(a: NDArray[np.int64], b: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+    """Write a·b modulo q to `out`, for matrices of elements 0 ≤ x < q.
+
+    The side with fewer rows or columns is the one whose limbs are repeated.
+    """
+    if a.shape[0] > b.shape[1]:
+        a, b, out = b.T, a.T, out.T
+    if a.shape[1] == 0:
+        out[...] = 0
+    for k in range(0, a.shape[1], EXACT_INNER):
+        for i in range(0, a.shape[0], TILE_ROWS):
+            blocks = _blocks(a[i : i + TILE_ROWS, k : k + EXACT_INNER])
+            for j in range(0, b.shape[1], TILE_COLUMNS):
+                limbs = _limbs(b[k : k + EXACT_INNER, j : j + TILE_COLUMNS])
+                tile = out[i : i + TILE_ROWS, j : j + TILE_COLUMNS]
+                _fold(blocks @ limbs, tile, add=k > 0)
+
+
+def _blocks(x: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the 3×3 blocks of limbs of the left matrix."""
+    assert x.shape[1] <= EXACT_INNER, "a longer inner dimension would round"  # noqa: S101 (an invariant of this file, not a check of input)
+    x0, x1, x2 = np.split(_limbs(x), 3)
+    return np.block([[x0, 4 * x2, 4 * x1], [x1, x0, 4 * x2], [x2, x1, x0]])
+
+
+def _limbs(y: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the limbs y₀, y₁, y₂ as floats, one matrix under the other."""
+    rows, columns = y.shape
+    out = np.empty((3 * rows, columns))
+    step = max(1, CACHED_ELEMENTS // columns)
+    for i in range(0, rows, step):
+        part = y[i : i + step]
+        end = i + len(part)
+        out[i:end] = part & _LIMB
+        high = part >> LIMB_BITS
+        out[2 * rows + i : 2 * rows + end] = high >> LIMB_BITS
+        high &= _LIMB
+        out[rows + i : rows + end] = high
+    return out
+
+
+def _fold(c: NDArray[np.float64], out: NDArray[np.int64], *, add: bool) -> None:
+    """Write c₀ + 2^21·c₁ + 2^42·c₂ modulo q to `out`, or add it to what is there.
+
+    With 2^61 ≡ 1: 2^42·c = 2^42·(c mod 2^19) + 2^61·(c div 2^19), and likewise for 2^21. The sum
+    of the five terms is below 2^53 + 2·2^61 + 2^34 + 2^13, which an int64 holds.
+    """
+    rows = len(out)
+    step = max(1, CACHED_ELEMENTS // out.shape[1])
+    for i in range(0, rows, step):
+        end = min(rows, i + step)
+        total = c[i:end].astype(np.int64)
+        c1 = c[rows + i : rows + end].astype(np.int64)
+        c2 = c[2 * rows + i : 2 * rows + end].astype(np.int64)
+        spare = c2 >> 19
+        total += spare
+        c2 &= _LOW19
+        c2 <<= 42
+        total += c2
+        np.right_shift(c1, 40, out=spare)
+        total += spare
+        c1 &= _LOW40
+        c1 <<= LIMB_BITS
+        total += c1
+        if add:
+            reduce_in_place(total, spare)
+            total += out[i:end]
+        reduce_in_place(total, spare)
+        out[i:end] = total
+
+
+def reduce_in_place(x: NDArray[np.int64], spare: NDArray[np.int64]) -> None:
+    """Bring 0 ≤ x < 2^63 to 0 ≤ x < q. `spare` is room of the same shape.
+
+    1. x ← (x mod 2^61) + (x div 2^61), which is at most q + 3.
+    2. x ← x − q if x ≥ q: then x + 1 reaches 2^61, and the mask takes the carry away.
+    """
+    np.right_shift(x, 61, out=spare)
+    x &= Q
+    x += spare
+    np.add(x, 1, out=spare)
+    spare >>= 61
+    x += spare
+    x &= Q

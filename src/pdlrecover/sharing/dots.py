@@ -1,0 +1,116 @@
+"""Dot products of shared vectors, opened without revealing anything else.
+
+Rules:
+
+- A public vector is laid out in blocks like a shared one, and each block becomes the polynomial
+  of degree ℓ − 1 through the same ℓ points. Peer j multiplies its values with its shares and adds
+  up all blocks: one number, the value at x_j of a polynomial of degree c + 2ℓ − 2 whose values at
+  the ℓ points sum to the dot product. For two shared vectors the degree is 2c + 2ℓ − 2.
+- That polynomial would tell more than the dot product. So a *zero mask* is added first: a random
+  polynomial of the full degree whose values at the ℓ points sum to zero. It must be the sum of
+  masks dealt by every peer, so that nobody knows it; the masked polynomial is then uniform among
+  all those with the right sum. A mask is used once.
+- Only masked shares exist as a type: the functions here take the mask along with the vectors.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pdlrecover.errors import ShareError, ToleranceError
+from pdlrecover.field import Elements, Source, SystemSource, lagrange_rows
+from pdlrecover.sharing.robust import Opening, find_liars
+from pdlrecover.sharing.shamir import Scheme
+from pdlrecover.sharing.shares import DotShares, Shares
+
+
+def zero_masks(scheme: Scheme, *shape: int, degree: int, source: Source | None = None) -> DotShares:
+    """Deal masks for so many dot products of this degree: one dealer's part of the masks."""
+    source = source or SystemSource()
+    return zero_masks_with(scheme, source.elements(degree, *shape), degree=degree)
+
+
+def zero_masks_with(scheme: Scheme, randomness: Elements, *, degree: int) -> DotShares:
+    """Deal masks with this randomness, of shape (degree, …): `zero_masks` without its source.
+
+    The polynomial's values at the ℓ − 1 first secrets' points and at degree − ℓ + 1 more points
+    are drawn; its value at the last secrets' point is minus the sum of the others there.
+    """
+    packing, peers = scheme.quorums.packing, scheme.quorums.peers
+    if len(randomness) != degree:
+        raise ShareError(f"a mask of degree {degree} draws {degree} values, got {len(randomness)}")
+    if degree >= peers:
+        raise ToleranceError(
+            f"opening a polynomial of degree {degree} takes {degree + 1} peers, and there are "
+            f"{peers}; for dot products of two shared vectors plan with products=True"
+        )
+    zero_sum = scheme.field.subtract(
+        np.zeros(randomness.shape[1:], dtype=np.int64),
+        scheme.field.sum(randomness[: packing - 1], axis=0),
+    )
+    values = np.concatenate([randomness[: packing - 1], zero_sum[None], randomness[packing - 1 :]])
+    known = np.concatenate([scheme.secret_points, scheme.points[: degree + 1 - packing]])
+    rows = lagrange_rows(scheme.field, known, scheme.points)
+    dealt = scheme.field.matmul(rows, values.reshape(degree + 1, -1))
+    return DotShares(
+        peers=tuple(range(peers)),
+        values=dealt.reshape(peers, *randomness.shape[1:]),
+        degree=degree,
+        field=scheme.field,
+    )
+
+
+def add_masks(parts: Sequence[DotShares]) -> DotShares:
+    """Add up the masks that all peers dealt."""
+    return reduce(DotShares.__add__, parts)
+
+
+def dot_public(scheme: Scheme, shares: Shares, public: ArrayLike, mask: DotShares) -> DotShares:
+    """Return masked shares of the dot product of a shared with a public vector.
+
+    For a stack of shared vectors, one dot product each; the mask has the stack's shape.
+    """
+    vector = scheme.field.elements(public)
+    if vector.shape != (shares.length,):
+        raise ShareError(
+            f"the public vector must have {shares.length} numbers, got shape {vector.shape}"
+        )
+    blocks = scheme.lay_out(vector)
+    rows = scheme.public_rows(shares.peers)
+    values = scheme.field.matmul(rows, blocks)
+    stack = (1,) * (shares.values.ndim - 2)
+    return _masked(
+        scheme, shares, values.reshape(len(values), *stack, -1), mask, scheme.quorums.dot_degree
+    )
+
+
+def dot_shared(scheme: Scheme, a: Shares, b: Shares, mask: DotShares) -> DotShares:
+    """Return masked shares of the dot product of two shared vectors (or of stacks, pairwise)."""
+    if a.peers != b.peers or a.length != b.length or a.values.shape != b.values.shape:
+        raise ShareError("a dot product needs shares of the same peers, length and shape")
+    return _masked(scheme, a, b.values, mask, scheme.quorums.product_degree)
+
+
+def open_dots(scheme: Scheme, dots: DotShares, source: Source | None = None) -> Opening:
+    """Open dot products robustly: interpolate, and add up the values at the secrets' points."""
+    field = scheme.field
+    field.elements(dots.values)
+    scheme.check_responders(dots.peers, dots.degree)
+    words = dots.values.reshape(len(dots.peers), -1)
+    liars = find_liars(scheme, dots.peers, words, dots.degree, source)
+    honest = dots.of([p for p in dots.peers if p not in liars][: dots.degree + 1])
+    row = field.sum(scheme.interpolation(honest.peers), axis=0)
+    opened = field.matmul(row[None], honest.values.reshape(dots.degree + 1, -1))
+    return Opening(values=opened.reshape(dots.values.shape[1:]), liars=liars)
+
+
+def _masked(
+    scheme: Scheme, shares: Shares, factors: Elements, mask: DotShares, degree: int
+) -> DotShares:
+    if mask.degree != degree:
+        raise ShareError(f"this dot product needs a mask of degree {degree}, got {mask.degree}")
+    products = scheme.field.sum(scheme.field.multiply(shares.values, factors), axis=-1)
+    dots = DotShares(peers=shares.peers, values=products, degree=degree, field=scheme.field)
+    return dots + mask.of(shares.peers)

@@ -1,0 +1,131 @@
+"""Opening in spite of liars: find who sent wrong shares, name them, and open the rest.
+
+Rules:
+
+- m responders, a polynomial of degree below k in each of B blocks: the responders' values of one
+  block are a word of a Reed-Solomon code, of which up to ⌊(m − k)/2⌋ wrong places, the *radius*,
+  can be found.
+- A liar may be wrong in any of the blocks, and all blocks are judged by one word: their random
+  combination, with coefficients drawn after the shares are fixed. A liar stays hidden in it with
+  probability 1/q each.
+- Parity checks of that word depend on the errors only. With w_i = 1/∏_{j≠i}(x_i − x_j):
+
+      S_r = Σ_i w_i x_i^r y_i = Σ_{i lies} w_i x_i^r error_i,     r = 0 … m − k − 1
+
+  Berlekamp-Massey gives the shortest recurrence of S, whose reversed roots are the liars' points.
+- If the recurrence is longer than the radius, or its roots are not as many responders' points,
+  no word of the code is within the radius: `LiarsError`, and nothing is opened. Beyond the radius
+  no decoder can promise more: m − k − radius liars or more who conspire can pass off a wrong word.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdlrecover.errors import LiarsError
+from pdlrecover.field import Elements, Field, Source, SystemSource, barycentric_weights
+from pdlrecover.sharing.shamir import Scheme
+from pdlrecover.sharing.shares import Shares
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Opening:
+    """What was opened, and who lied about it."""
+
+    values: Elements
+    liars: tuple[int, ...]
+    """The peers whose shares were wrong and have been left out."""
+
+
+def open_robust(scheme: Scheme, shares: Shares, source: Source | None = None) -> Opening:
+    """Open a vector or a stack from shares of which up to ⌊(m − c − ℓ)/2⌋ may be wrong.
+
+    The source draws the coefficients of the random combination; liars must not foresee them.
+    """
+    scheme.check_openable(shares)
+    words = shares.values.reshape(len(shares.peers), -1)
+    liars = find_liars(scheme, shares.peers, words, scheme.quorums.vector_degree, source)
+    honest = shares.of(peer for peer in shares.peers if peer not in liars) if liars else shares
+    return Opening(values=scheme.open_trusted(honest), liars=liars)
+
+
+def find_liars(
+    scheme: Scheme,
+    peers: tuple[int, ...],
+    words: Elements,
+    degree: int,
+    source: Source | None = None,
+) -> tuple[int, ...]:
+    """Return who sent values that do not lie on the polynomials of this degree.
+
+    words[j, b] is what peers[j] sent of block b. Steps: combine the blocks; compute the parity
+    checks; if all are zero nobody lied; else find the recurrence and its roots.
+    """
+    field = scheme.field
+    checks = len(peers) - degree - 1
+    if checks == 0:
+        return ()
+    coefficients = (source or SystemSource()).elements(words.shape[1], 1)
+    word = field.matmul(words, coefficients)
+    points = scheme.points[list(peers)]
+    parity = _parity_checks(field, tuple(points.tolist()), checks)
+    syndromes = [int(s) for s in field.matmul(parity, word)[:, 0]]
+    if not any(syndromes):
+        return ()
+    locator = shortest_recurrence(syndromes, field.modulus)
+    wrong = _roots(field, locator, points)
+    if len(locator) - 1 > checks // 2 or int(wrong.sum()) != len(locator) - 1:
+        raise LiarsError(
+            f"more than {checks // 2} of {len(peers)} peers sent wrong shares, and no more than "
+            f"{checks // 2} can be told apart; nothing was opened: ask more peers and try again"
+        )
+    return tuple(peer for peer, lies in zip(peers, wrong, strict=True) if lies)
+
+
+def shortest_recurrence(sequence: list[int], modulus: int) -> list[int]:
+    """Return C = [1, c₁ … c_L], shortest with Σ_j C_j·S_{r−j} = 0 for r = L … (Massey 1969).
+
+    If S_r is a sum of powers Σ a_i x_i^r, then C(z) = ∏ (1 − x_i z).
+    """
+    current, previous = [1], [1]
+    length, gap, last = 0, 1, 1
+    for r, term in enumerate(sequence):
+        discrepancy = term
+        for j in range(1, min(len(current), r + 1)):
+            discrepancy += current[j] * sequence[r - j]
+        discrepancy %= modulus
+        if discrepancy == 0:
+            gap += 1
+            continue
+        factor = discrepancy * pow(last, -1, modulus) % modulus
+        longer = current + [0] * (len(previous) + gap - len(current))
+        for j, value in enumerate(previous):
+            longer[j + gap] = (longer[j + gap] - factor * value) % modulus
+        if 2 * length <= r:
+            length, gap, last, previous = r + 1 - length, 1, discrepancy, current
+        else:
+            gap += 1
+        current = longer
+    return (current + [0] * (length + 1))[: length + 1]
+
+
+def _roots(field: Field, locator: list[int], points: Elements) -> NDArray[np.bool_]:
+    """Return for which points x ≠ 0 C(1/x) = 0, that is Σ_j C_j·x^(L−j) = 0."""
+    value = np.zeros_like(points)
+    for coefficient in locator:
+        value = field.add(field.multiply(value, points), np.asarray(coefficient))
+    return np.equal(value, 0)
+
+
+@lru_cache(maxsize=64)
+def _parity_checks(field: Field, points: tuple[int, ...], checks: int) -> Elements:
+    """Return the rows w_i·x_i^r, r < checks, that annihilate every word of the code."""
+    x = np.array(points, dtype=np.int64)
+    rows = [barycentric_weights(field, x)]
+    for _ in range(checks - 1):
+        rows.append(field.multiply(rows[-1], x))
+    parity = np.stack(rows)
+    parity.flags.writeable = False
+    return parity

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import OracleField
+
+from pdlrecover.field import EXACT_INNER, F61, Q, Seeded, product
+
+TRUTH = OracleField(Q)
+WORST_LIMBS = (1 << 61) - 2  # all limbs but one bit at their largest
+
+
+@given(
+    rows=st.integers(1, 6),
+    inner=st.integers(1, 40),
+    columns=st.integers(1, 6),
+    seed=st.integers(0, 1 << 32),
+)
+@settings(max_examples=50)
+def test_products_agree_with_integers(rows, inner, columns, seed):
+    source = Seeded(seed)
+    a, b = source.elements(rows, inner), source.elements(inner, columns)
+    np.testing.assert_array_equal(F61.matmul(a, b), TRUTH.matmul(a, b))
+
+
+@pytest.mark.parametrize("inner", [EXACT_INNER - 1, EXACT_INNER, EXACT_INNER + 1, 2 * EXACT_INNER])
+@pytest.mark.parametrize("value", [0, Q - 1, WORST_LIMBS, (1 << 42) - 1])
+def test_the_largest_elements_are_exact_at_the_bound(inner, value):
+    a, b = np.full((2, inner), value), np.full((inner, 3), value)
+    assert (F61.matmul(a, b) == inner * value * value % Q).all()
+
+
+def test_the_bound_is_where_float64_stops_being_exact():
+    largest = 3 * (2**21 - 1) * 4 * (2**19 - 1)  # no term of c₀, c₁, c₂ is larger than 3·2^42
+    assert EXACT_INNER == 682
+    assert EXACT_INNER * 3 * 2**42 <= 2**53 < (EXACT_INNER + 1) * 3 * 2**42
+    assert largest < 3 * 2**42
+
+
+def test_a_longer_inner_dimension_never_reaches_blas():
+    with pytest.raises(AssertionError, match="would round"):
+        product._blocks(np.zeros((1, EXACT_INNER + 1), dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 1500, 2), (2000, 5, 1500), (1, 700, 2100), (2100, 3, 1), (1025, 683, 1025)]
+)
+def test_tiles_and_pieces_fit_together(shape):
+    rows, inner, columns = shape
+    source = Seeded(7)
+    a, b = source.elements(rows, inner), source.elements(inner, columns)
+    whole = F61.matmul(a, b)
+    for i, j in [(0, 0), (rows - 1, columns - 1), (rows // 2, columns // 3), (0, columns - 1)]:
+        assert whole[i, j] == sum(int(x) * int(y) for x, y in zip(a[i], b[:, j], strict=True)) % Q
+    assert whole.min() >= 0
+    assert whole.max() < Q
+
+
+def test_views_with_strides_are_taken_as_they_are():
+    big = Seeded(1).elements(40, 60)
+    a, b = big[::2, 1:31], big.T[5:35, ::3]
+    np.testing.assert_array_equal(F61.matmul(a, b), TRUTH.matmul(a, b))
+
+
+def test_result_can_be_written_in_place():
+    source = Seeded(2)
+    a, b, out = source.elements(4, 9), source.elements(9, 3), np.zeros((6, 3), dtype=np.int64)
+    F61.matmul(a, b, out=out[1:5])
+    np.testing.assert_array_equal(out[1:5], TRUTH.matmul(a, b))
+    assert not out[[0, 5]].any()
+
+
+def test_empty_products_are_zero():
+    nothing = np.zeros((3, 0), dtype=np.int64)
+    assert not F61.matmul(nothing, nothing.T).any()
+    assert F61.matmul(nothing.T, nothing).shape == (0, 0)

@@ -1,0 +1,26 @@
+"""The public names are those that `__all__` lists, and they are there."""
+
+import importlib
+import inspect
+
+import pytest
+
+from pdlrecover import errors
+
+PACKAGES = ["pdlrecover", "pdlrecover.errors", "pdlrecover.field", "pdlrecover.sharing"]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_all_is_sorted_and_complete(name):
+    package = importlib.import_module(name)
+    assert len(set(package.__all__)) == len(package.__all__)
+    for public in package.__all__:
+        assert hasattr(package, public)
+
+
+def test_every_error_is_in_the_tree_at_the_head_of_its_file():
+    defined = {n for n, x in vars(errors).items() if inspect.isclass(x)}
+    assert defined == set(errors.__all__)
+    for name in defined:
+        assert f" {name} " in f" {errors.__doc__} ".replace("\n", " \n ")
+    assert all(issubclass(getattr(errors, name), errors.PDLRecoverError) for name in defined)
