@@ -70,6 +70,15 @@ class FixedPoint:
         room = _HALF / (self.peers * self._integer_norm(self.bound)) - math.sqrt(self.length) / 2
         return max(0.0, room / self.scale / _ROUNDING)
 
+    @property
+    def coefficient_bound(self) -> float:
+        """The largest Σ|c| for which a public combination Σ c·sum of sums cannot wrap around.
+
+        Coefficients are encoded with f fraction bits, each moved by at most half a step; 1% is
+        left for that.
+        """
+        return 0.99 * _HALF / (self.peers * self._integer_norm(self.bound)) / self.scale
+
     def encode(self, values: ArrayLike) -> Elements:
         """Encode a vector of `length` numbers, or a stack of them, each of norm ≤ `bound`."""
         return self._encode(values, self.bound, "bound")

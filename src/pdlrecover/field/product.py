@@ -18,8 +18,16 @@ Rules:
   tile's, whatever the size of the product.
 """
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from pdlrecover.errors import FieldError
 
 Q = (1 << 61) - 1
 """The modulus, a Mersenne prime."""
@@ -29,9 +37,26 @@ EXACT_INNER = (1 << 53) // (3 << 42)
 """The longest inner dimension whose float64 sums are exact: 682."""
 
 TILE_ROWS = 1024
-TILE_COLUMNS = 1024
+TILE_COLUMNS = 2048
 CACHED_ELEMENTS = 1 << 14
 """Elementwise passes run over this many elements at a time, to stay in the cache."""
+
+FEWEST_COLUMNS = 256
+"""Narrower tiles are not worth a thread of their own."""
+
+
+def _threads() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    asked = os.environ.get("PDLRECOVER_THREADS") or str(cores or 1)
+    if not asked.isdecimal() or int(asked) < 1:
+        raise FieldError(f"PDLRECOVER_THREADS must be a whole number from 1 on, got {asked!r}")
+    return int(asked)
+
+
+THREADS = _threads()
+"""Threads of one product: the cores there are, unless PDLRECOVER_THREADS says otherwise."""
+
+Floats = NDArray[np.float64]
 
 _LIMB = (1 << LIMB_BITS) - 1
 _LOW19 = (1 << 19) - 1
@@ -47,23 +72,47 @@ def matmul(a: NDArray[np.int64], b: NDArray[np.int64], out: NDArray[np.int64]) -
         a, b, out = b.T, a.T, out.T
     if a.shape[1] == 0:
         out[...] = 0
+    columns = b.shape[1]
+    tiles = max(-(-columns // TILE_COLUMNS), min(THREADS, columns // FEWEST_COLUMNS))
+    width = max(1, -(-columns // max(1, tiles)))
     for k in range(0, a.shape[1], EXACT_INNER):
         for i in range(0, a.shape[0], TILE_ROWS):
             blocks = _blocks(a[i : i + TILE_ROWS, k : k + EXACT_INNER])
-            for j in range(0, b.shape[1], TILE_COLUMNS):
-                limbs = _limbs(b[k : k + EXACT_INNER, j : j + TILE_COLUMNS])
-                tile = out[i : i + TILE_ROWS, j : j + TILE_COLUMNS]
-                _fold(blocks @ limbs, tile, add=k > 0)
+
+            def tile(j: int, i: int = i, k: int = k, blocks: Floats = blocks) -> None:
+                limbs = _limbs(b[k : k + EXACT_INNER, j : j + width])
+                _fold(blocks @ limbs, out[i : i + TILE_ROWS, j : j + width], add=k > 0)
+
+            _for_each(tile, range(0, columns, width))
 
 
-def _blocks(x: NDArray[np.int64]) -> NDArray[np.float64]:
+def _for_each(tile: Callable[[int], None], starts: range) -> None:
+    """Do all tiles, on as many threads as there are cores; each with one thread of BLAS.
+
+    BLAS's own threads would leave the elementwise passes to one core, and wait for each other in
+    every small tile when the machine is busy.
+    """
+    if len(starts) < 2 or THREADS < 2:
+        for start in starts:
+            tile(start)
+        return
+    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(tile, starts))
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _blocks(x: NDArray[np.int64]) -> Floats:
     """Return the 3×3 blocks of limbs of the left matrix."""
     assert x.shape[1] <= EXACT_INNER, "a longer inner dimension would round"  # noqa: S101 (an invariant of this file, not a check of input)
     x0, x1, x2 = np.split(_limbs(x), 3)
     return np.block([[x0, 4 * x2, 4 * x1], [x1, x0, 4 * x2], [x2, x1, x0]])
 
 
-def _limbs(y: NDArray[np.int64]) -> NDArray[np.float64]:
+def _limbs(y: NDArray[np.int64]) -> Floats:
     """Return the limbs y₀, y₁, y₂ as floats, one matrix under the other."""
     rows, columns = y.shape
     out = np.empty((3 * rows, columns))
@@ -79,20 +128,22 @@ def _limbs(y: NDArray[np.int64]) -> NDArray[np.float64]:
     return out
 
 
-def _fold(c: NDArray[np.float64], out: NDArray[np.int64], *, add: bool) -> None:
+def _fold(c: Floats, out: NDArray[np.int64], *, add: bool) -> None:
     """Write c₀ + 2^21·c₁ + 2^42·c₂ modulo q to `out`, or add it to what is there.
 
     With 2^61 ≡ 1: 2^42·c = 2^42·(c mod 2^19) + 2^61·(c div 2^19), and likewise for 2^21. The sum
     of the five terms is below 2^53 + 2·2^61 + 2^34 + 2^13, which an int64 holds.
     """
-    rows = len(out)
-    step = max(1, CACHED_ELEMENTS // out.shape[1])
+    rows, columns = out.shape
+    step = max(1, CACHED_ELEMENTS // columns)
+    room = np.empty((4, step, columns), dtype=np.int64)
     for i in range(0, rows, step):
         end = min(rows, i + step)
-        total = c[i:end].astype(np.int64)
-        c1 = c[rows + i : rows + end].astype(np.int64)
-        c2 = c[2 * rows + i : 2 * rows + end].astype(np.int64)
-        spare = c2 >> 19
+        total, c1, c2, spare = room[:, : end - i]
+        total[...] = c[i:end]
+        c1[...] = c[rows + i : rows + end]
+        c2[...] = c[2 * rows + i : 2 * rows + end]
+        np.right_shift(c2, 19, out=spare)
         total += spare
         c2 &= _LOW19
         c2 <<= 42
