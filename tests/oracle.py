@@ -46,6 +46,9 @@ class OracleField:
         out[...] = product
         return out
 
+    def small_products(self, a):
+        return OracleSmallProducts(self, a)
+
     def evaluate(self, coefficients, point):
         """Return c₀ + c₁·x + c₂·x² + …"""
         return sum(
@@ -80,6 +83,19 @@ class OracleField:
     def _reduced(self, x):
         flat = [int(v) % self.modulus for v in np.asarray(x, dtype=object).ravel()]
         return np.array(flat, dtype=np.int64).reshape(np.shape(x))
+
+
+@dataclass(frozen=True, eq=False)
+class OracleSmallProducts:
+    field: OracleField
+    a: np.ndarray
+
+    @property
+    def limit(self):
+        return self.field.modulus
+
+    def times(self, b):
+        return self.field.matmul(self.a, np.asarray(b) % self.field.modulus)
 
 
 def determinant(matrix, modulus):

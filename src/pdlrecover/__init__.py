@@ -3,11 +3,13 @@
 from importlib.metadata import version
 
 from pdlrecover.errors import LocalError, PDLRecoverError, RemoteError
+from pdlrecover.federation import Federation
 from pdlrecover.sharing import Scheme, Tolerance
 
 __version__ = version("pdlrecover")
 
 __all__ = [
+    "Federation",
     "LocalError",
     "PDLRecoverError",
     "RemoteError",

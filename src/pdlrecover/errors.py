@@ -5,7 +5,12 @@
     │   ├── FieldError      an array that does not hold field elements
     │   ├── RangeError      a real number that does not fit the fixed-point encoding
     │   ├── ToleranceError  more to survive than so many peers can
-    │   └── ShareError      shares that do not belong together, or are too few
+    │   ├── ShareError      shares that do not belong together, or are too few
+    │   ├── DataError       data that is missing, damaged, empty, or too little to deal out
+    │   ├── ModelError      a model that cannot be trained together
+    │   ├── AttackError     an attack that is not known, or a strength it cannot have
+    │   ├── PlanError       a training or recovery that cannot be run as asked
+    │   └── HistoryError    a stored history that is damaged, incomplete, or another run's
     └── RemoteError         what other peers sent cannot be right
         └── LiarsError      more wrong shares than can be told from right ones
 
@@ -14,10 +19,15 @@ A message says what was got, what was expected, and what to do about it. Local e
 """
 
 __all__ = [
+    "AttackError",
+    "DataError",
     "FieldError",
+    "HistoryError",
     "LiarsError",
     "LocalError",
+    "ModelError",
     "PDLRecoverError",
+    "PlanError",
     "RangeError",
     "RemoteError",
     "ShareError",
@@ -47,6 +57,26 @@ class ToleranceError(LocalError):
 
 class ShareError(LocalError):
     """Shares are too few, repeated, of different lengths, or of unknown peers."""
+
+
+class DataError(LocalError):
+    """Data is missing, damaged or empty, or there is too little of it for so many peers."""
+
+
+class ModelError(LocalError):
+    """A model cannot be trained together: its weights, layers or shapes are not fit for it."""
+
+
+class AttackError(LocalError):
+    """An attack is not known, or cannot have the strength that was asked for."""
+
+
+class PlanError(LocalError):
+    """A training or recovery plan makes no sense, or asks for what cannot be had."""
+
+
+class HistoryError(LocalError):
+    """A stored history is damaged or incomplete, or belongs to another run."""
 
 
 class RemoteError(PDLRecoverError):

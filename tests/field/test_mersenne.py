@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import arrays
 from oracle import OracleField
 
 from pdlrecover.errors import FieldError
-from pdlrecover.field import F61, Q
+from pdlrecover.field import F61, Q, Seeded
 
 TRUTH = OracleField(Q)
 EXTREMES = [0, 1, 2, (1 << 30) - 1, 1 << 30, (1 << 31) - 1, 1 << 31, (1 << 60), Q - 2, Q - 1]
@@ -112,3 +112,22 @@ def test_shapes_that_do_not_fit_are_refused():
         F61.dot(np.array([1, 2]), np.array([1, 2, 3]))
     with pytest.raises(FieldError, match=r"needs shapes \(m, k\) and \(k, n\), got \(2, 2\)"):
         F61.matmul(np.ones((2, 2), dtype=np.int64), np.ones((3, 2), dtype=np.int64))
+
+
+def test_large_products_are_the_same_in_parts():
+    x, y = Seeded(1).elements(70, 3, 1000), Seeded(2).elements(3, 1000)
+    whole = F61.multiply(x, y)
+    for row, part in zip(whole, x, strict=True):
+        np.testing.assert_array_equal(
+            row, np.stack([F61.multiply(a, b) for a, b in zip(part, y, strict=True)])
+        )
+    np.testing.assert_array_equal(F61.multiply(x, np.asarray(3)), F61.add(F61.add(x, x), x))
+
+
+@pytest.mark.parametrize(
+    "coefficients", [[3, -5, 0], [2**31 - 3, 1, -1], [-(2**31) + 1, 0, 0], [2**40, -1, 7]]
+)
+def test_combinations_agree_with_integers(coefficients):
+    arrays = [np.concatenate([Seeded(k).elements(50_000), EXTREMES]) for k in range(3)]
+    expected = TRUTH.matmul(np.array([[c % Q for c in coefficients]]), np.stack(arrays)[:, -60:])
+    np.testing.assert_array_equal(F61.combine(coefficients, arrays)[-60:], expected[0])

@@ -74,3 +74,24 @@ def test_empty_products_are_zero():
     nothing = np.zeros((3, 0), dtype=np.int64)
     assert not F61.matmul(nothing, nothing.T).any()
     assert F61.matmul(nothing.T, nothing).shape == (0, 0)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (7, 30, 4), (3, 4097, 2), (2, 9000, 1)])
+def test_small_products_agree_with_integers(shape):
+    rows, inner, columns = shape
+    a = Seeded("small").elements(rows, inner)
+    a[0], a[-1, -1] = Q - 1, 0
+    limit = product.SmallProducts.limit
+    b = np.random.default_rng(0).integers(-limit + 1, limit, (inner, columns))
+    b[:2] = limit - 1
+    b[-1] = 1 - limit
+    np.testing.assert_array_equal(F61.small_products(a).times(b), TRUTH.matmul(a, b % Q))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_small_products_of_the_largest_elements_are_exact(sign):
+    limit, exact = product.SmallProducts.limit, product.SmallProducts.EXACT
+    a, b = np.full((2, exact), Q - 1), np.full((exact, 1), sign * (limit - 1))
+    assert (F61.small_products(a).times(b) == -sign * exact * (limit - 1) % Q).all()
+    a[:] = (1 << 61) - 2
+    assert (F61.small_products(a).times(b) == -sign * exact * (limit - 1) % Q).all()

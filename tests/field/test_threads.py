@@ -26,3 +26,10 @@ def test_the_environment_sets_the_threads(asked, fine):
     )
     assert (result.stdout.strip() == asked) == fine
     assert ("PDLRECOVER_THREADS must be a whole number" in result.stderr) != fine
+
+
+def test_work_inside_a_thread_does_not_wait_for_threads():
+    a, b = Seeded("a").elements(40, 700), Seeded("b").elements(700, 3000)
+    products = product.in_parallel([lambda: F61.matmul(a, b)] * 6)
+    for found in products:
+        np.testing.assert_array_equal(found, products[0])

@@ -50,6 +50,16 @@ def test_a_stack_gives_one_dot_product_each():
     np.testing.assert_array_equal(opening.values, TRUTH.matmul(stack, public[:, None])[:, 0])
 
 
+def test_small_public_numbers_give_the_same_shares_as_large_ones():
+    stack, public = Seeded(1).elements(3, 20), np.array([5, Q - 7] * 10)
+    mask = zero_masks(SCHEME, 3, degree=DOT)
+    shares = SCHEME.share(stack)
+    small = dot_public(SCHEME, shares, public, mask)
+    large = dot_public(SCHEME, shares, TRUTH.multiply(public, np.array(1 << 40)), mask)
+    unmasked = [TRUTH.subtract(dots.values, mask.values) for dots in (small, large)]
+    np.testing.assert_array_equal(TRUTH.multiply(unmasked[0], np.array(1 << 40)), unmasked[1])
+
+
 def test_masks_of_all_peers_add_up_to_a_mask():
     secret, public = Seeded(1).elements(20), Seeded(2).elements(20)
     mask = add_masks([zero_masks(SCHEME, degree=DOT) for _ in range(30)])

@@ -30,6 +30,8 @@ class Traffic:
     """T: how many rounds of history are kept."""
     buffer: int = 4
     """s: how many curvature pairs recovery keeps."""
+    taking_part: int | None = None
+    """How many peers exchange messages; all of them if not said."""
 
     def __post_init__(self) -> None:
         for name in ("parameters", "rounds", "buffer"):
@@ -48,9 +50,14 @@ class Traffic:
         return 2 * self._to_others(self.share_bytes)
 
     @property
+    def opening_bytes(self) -> int:
+        """Sent to open one shared vector: broadcast the sub-secret."""
+        return self._to_others(self.share_bytes)
+
+    @property
     def estimated_round_bytes(self) -> int:
         """Sent in an estimated round: s masked dot products, and one opened vector."""
-        return self._to_others(self.share_bytes) + self.dots_bytes(self.buffer)
+        return self.opening_bytes + self.dots_bytes(self.buffer)
 
     @property
     def pair_bytes(self) -> int:
@@ -68,4 +75,4 @@ class Traffic:
         return 2 * self._to_others(ELEMENT_BYTES * count)
 
     def _to_others(self, size: int) -> int:
-        return (self.quorums.peers - 1) * size
+        return ((self.taking_part or self.quorums.peers) - 1) * size

@@ -2,8 +2,8 @@
 
 from pdlrecover.field.fixed_point import FixedPoint
 from pdlrecover.field.interpolation import barycentric_weights, distinct, lagrange_rows
-from pdlrecover.field.mersenne import F61, Elements, Field, Mersenne61
-from pdlrecover.field.product import EXACT_INNER, Q
+from pdlrecover.field.mersenne import F61, Elements, Field, Mersenne61, SmallProducts
+from pdlrecover.field.product import EXACT_INNER, Q, in_parallel, one_blas_thread
 from pdlrecover.field.randomness import Seeded, Source, SystemSource
 
 __all__ = [
@@ -15,9 +15,12 @@ __all__ = [
     "Mersenne61",
     "Q",
     "Seeded",
+    "SmallProducts",
     "Source",
     "SystemSource",
     "barycentric_weights",
     "distinct",
+    "in_parallel",
     "lagrange_rows",
+    "one_blas_thread",
 ]

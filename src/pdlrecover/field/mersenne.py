@@ -10,6 +10,7 @@ Rules:
 """
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -52,6 +53,20 @@ class Field(Protocol):
 
     def matmul(self, a: Elements, b: Elements, out: Elements | None = None) -> Elements:
         """Return the matrix product a·b, in `out` if given."""
+
+    def small_products(self, a: Elements) -> "SmallProducts":
+        """Make a matrix ready for many products with small integers."""
+
+
+class SmallProducts(Protocol):
+    """A matrix a that is ready for products with signed integers below `limit` in magnitude."""
+
+    @property
+    def limit(self) -> int:
+        """The magnitude that the integers stay below."""
+
+    def times(self, b: NDArray[np.int64]) -> Elements:
+        """Return the matrix product a·b."""
 
 
 class Mersenne61:
@@ -99,18 +114,62 @@ class Mersenne61:
         which is at most 2^63 − 2^32 − 2^31 + 3: it fits an int64 just so.
         """
         _check(x, y)
-        x0, x1 = x & _LOW31, x >> 31
-        y0, y1 = y & _LOW31, y >> 31
-        middle = np.asarray(x1 * y0)
-        middle += x0 * y1
-        total = np.asarray(x1 * y1)
-        total <<= 1
-        total += x0 * y0
-        total += middle >> 30
-        middle &= _LOW30
-        middle <<= 31
-        total += middle
-        return _reduced(total)
+        if max(x.size, y.size) <= product.CACHED_ELEMENTS:
+            return _multiplied(x, y)
+        x, y = np.broadcast_arrays(x, y)
+        out = np.empty(x.shape, dtype=np.int64)
+
+        def some(part: slice) -> None:
+            out[part] = _multiplied(x[part], y[part])
+
+        product.for_each_part(some, len(out), out[0].size)
+        return out
+
+    def small_products(self, a: Elements) -> SmallProducts:
+        """Make a matrix ready for many products with small integers."""
+        _check(a)
+        return product.SmallProducts(a)
+
+    def combine(self, coefficients: Sequence[int], arrays: Sequence[Elements]) -> Elements:
+        """Return Σ_k c_k·x_k for arrays of one shape and signed integers c with Σ|c| < 2^31.
+
+        With x = x₀ + 2^31·x₁, both Σ c·x₀ and Σ c·x₁ stay below 2^62 in magnitude, so the sums
+        are reduced once, not every product. Larger coefficients go through a matrix product.
+        """
+        _check(*arrays)
+        rows = [x.reshape(-1) for x in arrays]
+        if sum(map(abs, coefficients)) >= 1 << 31:
+            left = np.array([[c % self.modulus for c in coefficients]], dtype=np.int64)
+            return self.matmul(left, np.stack(rows)).reshape(arrays[0].shape)
+        out = np.empty(arrays[0].shape, dtype=np.int64)
+        flat = out.reshape(-1)
+
+        def some(part: slice) -> None:
+            low, high, spare = product.scratch("combine", 3, part.stop - part.start)
+            low[:] = high[:] = 0
+            for c, row in zip(coefficients, rows, strict=True):
+                np.bitwise_and(row[part], _LOW31, out=spare)
+                spare *= c
+                low += spare
+                np.right_shift(row[part], 31, out=spare)
+                spare *= c
+                high += spare
+            np.right_shift(high, 63, out=spare)
+            spare &= self.modulus
+            high += spare
+            np.right_shift(low, 63, out=spare)
+            spare &= 2 * self.modulus
+            low += spare
+            np.right_shift(high, 30, out=spare)
+            low += spare
+            high &= _LOW30
+            high <<= 31
+            low += high
+            product.reduce_in_place(low, spare)
+            flat[part] = low
+
+        product.for_each_part(some, flat.size, 1)
+        return out
 
     def sum(self, x: Elements, axis: int) -> Elements:
         """Return the sum along one axis, of fewer than 2^31 terms.
@@ -170,6 +229,21 @@ F61 = Mersenne61()
 
 _LOW30 = (1 << 30) - 1
 _LOW31 = (1 << 31) - 1
+
+
+def _multiplied(x: Elements, y: Elements) -> Elements:
+    x0, x1 = x & _LOW31, x >> 31
+    y0, y1 = y & _LOW31, y >> 31
+    middle = np.asarray(x1 * y0)
+    middle += x0 * y1
+    total = np.asarray(x1 * y1)
+    total <<= 1
+    total += x0 * y0
+    total += middle >> 30
+    middle &= _LOW30
+    middle <<= 31
+    total += middle
+    return _reduced(total)
 
 
 def _reduced(x: Elements) -> Elements:

@@ -18,10 +18,13 @@ Rules:
   tile's, whatever the size of the product.
 """
 
+import math
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +40,15 @@ EXACT_INNER = (1 << 53) // (3 << 42)
 """The longest inner dimension whose float64 sums are exact: 682."""
 
 TILE_ROWS = 1024
-TILE_COLUMNS = 2048
+TILE_COLUMNS = 1 << 14
+TILE_NUMBERS = 1 << 21
 CACHED_ELEMENTS = 1 << 14
 """Elementwise passes run over this many elements at a time, to stay in the cache."""
 
+SERIAL_PRODUCTS = 1 << 22
+"""A product of fewer multiplications is not worth threads of its own."""
+ELEMENTWISE = 1 << 16
+"""Elementwise work outside of products runs over this many elements at a time."""
 FEWEST_COLUMNS = 256
 """Narrower tiles are not worth a thread of their own."""
 
@@ -56,6 +64,7 @@ def _threads() -> int:
 THREADS = _threads()
 """Threads of one product: the cores there are, unless PDLRECOVER_THREADS says otherwise."""
 
+Result = TypeVar("Result")
 Floats = NDArray[np.float64]
 
 _LIMB = (1 << LIMB_BITS) - 1
@@ -73,36 +82,167 @@ def matmul(a: NDArray[np.int64], b: NDArray[np.int64], out: NDArray[np.int64]) -
     if a.shape[1] == 0:
         out[...] = 0
     columns = b.shape[1]
-    tiles = max(-(-columns // TILE_COLUMNS), min(THREADS, columns // FEWEST_COLUMNS))
-    width = max(1, -(-columns // max(1, tiles)))
+    small = a.size * columns < SERIAL_PRODUCTS
+    width = _tile_width(min(a.shape[0], TILE_ROWS) + min(a.shape[1], EXACT_INNER), columns)
     for k in range(0, a.shape[1], EXACT_INNER):
         for i in range(0, a.shape[0], TILE_ROWS):
             blocks = _blocks(a[i : i + TILE_ROWS, k : k + EXACT_INNER])
 
             def tile(j: int, i: int = i, k: int = k, blocks: Floats = blocks) -> None:
                 limbs = _limbs(b[k : k + EXACT_INNER, j : j + width])
-                _fold(blocks @ limbs, out[i : i + TILE_ROWS, j : j + width], add=k > 0)
+                sums = _room.take("sums", float, len(blocks), limbs.shape[1])
+                np.matmul(blocks, limbs, out=sums)
+                _fold(sums, out[i : i + TILE_ROWS, j : j + width], add=k > 0)
 
-            _for_each(tile, range(0, columns, width))
+            for_each = _one_by_one if small else _for_each
+            for_each(tile, range(0, columns, width))
 
 
-def _for_each(tile: Callable[[int], None], starts: range) -> None:
-    """Do all tiles, on as many threads as there are cores; each with one thread of BLAS.
+def _tile_width(height: int, columns: int) -> int:
+    """Return how many columns a tile has, so that it fits the cache and all threads have one."""
+    widest = min(TILE_COLUMNS, max(FEWEST_COLUMNS, TILE_NUMBERS // (3 * height)))
+    tiles = max(-(-columns // widest), min(THREADS, columns // FEWEST_COLUMNS), 1)
+    return max(1, -(-columns // tiles))
+
+
+class SmallProducts:
+    """A matrix a of elements, made ready for many products with small integers.
+
+    With |b| < 2^20 one limb holds b, so a·b is a product of 3×1 blocks, and those of a can be kept
+    from one product to the next. A sum of K terms below 2^41 is exact up to K = 2^12.
+    """
+
+    limit = 1 << 20
+    EXACT = 1 << 12
+
+    def __init__(self, a: NDArray[np.int64]) -> None:
+        self._rows, inner = a.shape
+        self._pieces = []
+        for k in range(0, inner, self.EXACT):
+            part = a[:, k : k + self.EXACT]
+            limbs = np.empty((3, *part.shape))
+            _for_each_slice(partial(_split, part, limbs), len(part))
+            self._pieces.append(limbs.reshape(3 * self._rows, -1))
+
+    def times(self, b: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a·b modulo q, for signed integers |b| < 2^20."""
+        out = np.zeros((self._rows, b.shape[1]), dtype=np.int64)
+        for k, piece in enumerate(self._pieces):
+            part = b[k * self.EXACT : (k + 1) * self.EXACT].astype(np.float64)
+            sums = (part.T @ piece.T).T  # as BLAS likes it best
+            for i, limb in enumerate(np.split(sums.astype(np.int64), 3)):
+                shift = i * LIMB_BITS
+                c = limb + ((limb >> 63) & Q)
+                low = (c & ((1 << (61 - shift)) - 1)) << shift
+                out += low + (c >> (61 - shift))
+                reduce_in_place(out, low)
+        return out
+
+
+def _split(x: NDArray[np.int64], limbs: Floats, rows: slice) -> None:
+    """Write the three limbs of some rows of x as floats."""
+    for row in range(rows.start, min(rows.stop, len(x))):
+        high = x[row] >> LIMB_BITS
+        limbs[0, row] = x[row] & _LIMB
+        limbs[2, row] = high >> LIMB_BITS
+        high &= _LIMB
+        limbs[1, row] = high
+
+
+def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Do independent tasks on as many threads as cores; each by itself uses one."""
+    results: list[Result | None] = [None] * len(tasks)
+
+    def one(i: int) -> None:
+        results[i] = tasks[i]()
+
+    _for_each(one, range(len(tasks)))
+    return cast(list[Result], results)
+
+
+def for_each_part(work: Callable[[slice], None], rows: int, row_size: int) -> None:
+    """Do elementwise work on slices of rows that fit the cache, on as many threads as cores."""
+    step = max(1, ELEMENTWISE // max(1, row_size))
+
+    def some(rows: slice) -> None:
+        for i in range(rows.start, rows.stop, step):
+            work(slice(i, min(i + step, rows.stop)))
+
+    _for_each_slice(some, rows)
+
+
+def _for_each_slice(work: Callable[[slice], None], rows: int) -> None:
+    """Cut the rows in one slice for each thread."""
+    size = max(1, -(-rows // THREADS))
+    _for_each(lambda i: work(slice(i, min(i + size, rows))), range(0, rows, size))
+
+
+def _for_each(work: Callable[[int], None], starts: range) -> None:
+    """Do all pieces of work, on as many threads as there are cores, each with one of BLAS's.
 
     BLAS's own threads would leave the elementwise passes to one core, and wait for each other in
     every small tile when the machine is busy.
     """
-    if len(starts) < 2 or THREADS < 2:
-        for start in starts:
-            tile(start)
+    if len(starts) < 2 or THREADS < 2 or _room.is_worker:
+        _one_by_one(work, starts)
         return
-    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(tile, starts))
+    with _blas().limit(limits=1, user_api="blas"):
+        list(_pool().map(work, starts))
+
+
+def _one_by_one(work: Callable[[int], None], starts: range) -> None:
+    for start in starts:
+        work(start)
+
+
+def one_blas_thread() -> None:
+    """Limit numpy's BLAS to one thread for good, for processes that compute by `matmul` and torch.
+
+    Its idle threads spin for a while after every product, and torch's threads have to wait.
+    """
+    _blas().limit(limits=1, user_api="blas")
 
 
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, "pdlrecover-field", initializer=_room.become_worker)
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+class _Room(threading.local):
+    """Each thread's scratch memory, kept: touching fresh memory costs more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, NDArray[Any]] = {}
+        self.is_worker = False
+
+    def become_worker(self) -> None:
+        """Mark this thread as one of the pool's: it must not wait for the pool itself."""
+        self.is_worker = True
+
+    def take(self, name: str, dtype: type, *shape: int) -> NDArray[Any]:
+        """Return an array of any content; the next call of the same name may overwrite it."""
+        size = math.prod(shape)
+        kept = self._kept.get(name)
+        if kept is None or kept.size < size:
+            kept = self._kept[name] = np.empty(size, dtype=dtype)
+        return kept[:size].reshape(shape)
+
+
+_room = _Room()
+
+
+def scratch(name: str, *shape: int) -> NDArray[np.int64]:
+    """Return this thread's scratch memory of that name: int64s of any content."""
+    return _room.take(name, np.int64, *shape)
 
 
 def _blocks(x: NDArray[np.int64]) -> Floats:
@@ -113,9 +253,9 @@ def _blocks(x: NDArray[np.int64]) -> Floats:
 
 
 def _limbs(y: NDArray[np.int64]) -> Floats:
-    """Return the limbs y₀, y₁, y₂ as floats, one matrix under the other."""
+    """Return the limbs y₀, y₁, y₂ as floats, one matrix under the other, in scratch memory."""
     rows, columns = y.shape
-    out = np.empty((3 * rows, columns))
+    out = _room.take("limbs", float, 3 * rows, columns)
     step = max(1, CACHED_ELEMENTS // columns)
     for i in range(0, rows, step):
         part = y[i : i + step]
@@ -136,7 +276,7 @@ def _fold(c: Floats, out: NDArray[np.int64], *, add: bool) -> None:
     """
     rows, columns = out.shape
     step = max(1, CACHED_ELEMENTS // columns)
-    room = np.empty((4, step, columns), dtype=np.int64)
+    room = _room.take("fold", np.int64, 4, step, columns)
     for i in range(0, rows, step):
         end = min(rows, i + step)
         total, c1, c2, spare = room[:, : end - i]

@@ -14,13 +14,13 @@ Rules:
 """
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pdlrecover.errors import ShareError, ToleranceError
-from pdlrecover.field import Elements, Source, SystemSource, lagrange_rows
+from pdlrecover.field import Elements, Source, SystemSource, in_parallel
 from pdlrecover.sharing.robust import Opening, find_liars
 from pdlrecover.sharing.shamir import Scheme
 from pdlrecover.sharing.shares import DotShares, Shares
@@ -51,8 +51,7 @@ def zero_masks_with(scheme: Scheme, randomness: Elements, *, degree: int) -> Dot
         scheme.field.sum(randomness[: packing - 1], axis=0),
     )
     values = np.concatenate([randomness[: packing - 1], zero_sum[None], randomness[packing - 1 :]])
-    known = np.concatenate([scheme.secret_points, scheme.points[: degree + 1 - packing]])
-    rows = lagrange_rows(scheme.field, known, scheme.points)
+    rows = scheme.mask_rows(degree)
     dealt = scheme.field.matmul(rows, values.reshape(degree + 1, -1))
     return DotShares(
         peers=tuple(range(peers)),
@@ -72,25 +71,60 @@ def dot_public(scheme: Scheme, shares: Shares, public: ArrayLike, mask: DotShare
 
     For a stack of shared vectors, one dot product each; the mask has the stack's shape.
     """
-    vector = scheme.field.elements(public)
-    if vector.shape != (shares.length,):
-        raise ShareError(
-            f"the public vector must have {shares.length} numbers, got shape {vector.shape}"
-        )
-    blocks = scheme.lay_out(vector)
-    rows = scheme.public_rows(shares.peers)
-    values = scheme.field.matmul(rows, blocks)
-    stack = (1,) * (shares.values.ndim - 2)
-    return _masked(
-        scheme, shares, values.reshape(len(values), *stack, -1), mask, scheme.quorums.dot_degree
-    )
+    products = _PublicVector(scheme, public, shares).dots(shares)
+    return _masked(scheme, shares.peers, products, mask, scheme.quorums.dot_degree)
+
+
+def dots_public(
+    scheme: Scheme, several: Sequence[Shares], public: ArrayLike, mask: DotShares
+) -> DotShares:
+    """Return masked shares of the dot products of several shared vectors with a public one."""
+    vector = _PublicVector(scheme, public, several[0])
+    for shares in several:
+        _ = shares.small_products  # made ready once, with all threads
+    products = np.stack(in_parallel([partial(vector.dots, shares) for shares in several]), axis=1)
+    return _masked(scheme, several[0].peers, products, mask, scheme.quorums.dot_degree)
+
+
+class _PublicVector:
+    """A public vector, laid out in blocks like the shared ones it is multiplied with."""
+
+    def __init__(self, scheme: Scheme, public: ArrayLike, shares: Shares) -> None:
+        vector = scheme.field.elements(public)
+        if vector.shape != (shares.length,):
+            raise ShareError(
+                f"the public vector must have {shares.length} numbers, got shape {vector.shape}"
+            )
+        self._scheme = scheme
+        self._blocks = scheme.lay_out(vector)
+        modulus = scheme.field.modulus
+        signed = np.where(self._blocks > modulus // 2, self._blocks - modulus, self._blocks)
+        self._largest = int(np.abs(signed).max())
+        self._signed = np.ascontiguousarray(signed.T)
+
+    def dots(self, shares: Shares) -> Elements:
+        """Return what each peer computes: Σ_b share_j[b]·V_j[b], V_j[b] = Σ_i L_i(x_j)·v_i[b].
+
+        Where the public numbers v are small, it is cheaper to swap the sums,
+        Σ_i L_i(x_j)·(Σ_b share_j[b]·v_i[b]), whose inner one is a product with small integers.
+        """
+        field, rows = self._scheme.field, self._scheme.public_rows(shares.peers)
+        if self._largest < shares.small_products.limit:
+            inner = shares.small_products.times(self._signed)
+            inner = inner.reshape(*shares.values.shape[:-1], -1)
+            rows = rows.reshape(len(rows), *(1,) * (inner.ndim - 2), -1)
+            return field.sum(field.multiply(inner, rows), axis=-1)
+        values = field.matmul(rows, self._blocks)
+        values = values.reshape(len(values), *(1,) * (shares.values.ndim - 2), -1)
+        return field.sum(field.multiply(shares.values, values), axis=-1)
 
 
 def dot_shared(scheme: Scheme, a: Shares, b: Shares, mask: DotShares) -> DotShares:
     """Return masked shares of the dot product of two shared vectors (or of stacks, pairwise)."""
     if a.peers != b.peers or a.length != b.length or a.values.shape != b.values.shape:
         raise ShareError("a dot product needs shares of the same peers, length and shape")
-    return _masked(scheme, a, b.values, mask, scheme.quorums.product_degree)
+    products = scheme.field.sum(scheme.field.multiply(a.values, b.values), axis=-1)
+    return _masked(scheme, a.peers, products, mask, scheme.quorums.product_degree)
 
 
 def open_dots(scheme: Scheme, dots: DotShares, source: Source | None = None) -> Opening:
@@ -107,10 +141,9 @@ def open_dots(scheme: Scheme, dots: DotShares, source: Source | None = None) -> 
 
 
 def _masked(
-    scheme: Scheme, shares: Shares, factors: Elements, mask: DotShares, degree: int
+    scheme: Scheme, peers: tuple[int, ...], products: Elements, mask: DotShares, degree: int
 ) -> DotShares:
     if mask.degree != degree:
         raise ShareError(f"this dot product needs a mask of degree {degree}, got {mask.degree}")
-    products = scheme.field.sum(scheme.field.multiply(shares.values, factors), axis=-1)
-    dots = DotShares(peers=shares.peers, values=products, degree=degree, field=scheme.field)
-    return dots + mask.of(shares.peers)
+    dots = DotShares(peers=peers, values=products, degree=degree, field=scheme.field)
+    return dots + mask.of(peers)

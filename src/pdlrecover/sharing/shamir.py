@@ -85,9 +85,12 @@ class Scheme:
         """Open from the first c + ℓ shares, which are known to be enough and to be well formed."""
         needed = self.quorums.vector_degree + 1
         rows = self.interpolation(shares.peers[:needed])
-        values = shares.values[:needed]
-        stack, blocks = values.shape[1:-1], values.shape[-1]
-        opened = self.field.matmul(rows, values.reshape(needed, -1))
+        opened = self.field.matmul(rows, shares.values[:needed].reshape(needed, -1))
+        return self.in_order(opened, shares)
+
+    def in_order(self, opened: Elements, shares: Shares) -> Elements:
+        """Return opened secrets (ℓ, all blocks of all vectors) as the vectors they were."""
+        stack, blocks = shares.values.shape[1:-1], shares.values.shape[-1]
         opened = np.moveaxis(opened.reshape(-1, *stack, blocks), 0, -2)
         return opened.reshape(*stack, -1)[..., : shares.length]
 
@@ -138,6 +141,11 @@ class Scheme:
             tuple(self.secret_points.tolist()),
             tuple(self.points[list(peers)].tolist()),
         )
+
+    def mask_rows(self, degree: int) -> Elements:
+        """Return the rows from a mask's degree + 1 drawn values to its values at all points."""
+        known = np.concatenate([self.secret_points, self.points])[: degree + 1]
+        return _cached_rows(self.field, tuple(known.tolist()), tuple(self.points.tolist()))
 
     def lay_out(self, vectors: ArrayLike) -> Elements:
         """Lay vectors (…, d) out as (ℓ, …, B): row i holds the i-th secret of every block."""

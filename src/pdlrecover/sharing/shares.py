@@ -7,11 +7,12 @@ the result is a share of the sum, difference or multiple of the secrets.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from pdlrecover.errors import ShareError
-from pdlrecover.field import F61, Elements, Field
+from pdlrecover.field import F61, Elements, Field, SmallProducts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,6 +34,11 @@ class Shares:
                 f"shares are arrays (peers, …, blocks) of vectors of at least 1 number, got shape "
                 f"{self.values.shape} and length {self.length}"
             )
+
+    @cached_property
+    def small_products(self) -> SmallProducts:
+        """The shares, one vector a row, made ready for products with small public integers."""
+        return self.field.small_products(self.values.reshape(-1, self.values.shape[-1]))
 
     def __add__(self, other: "Shares") -> "Shares":
         self._check_fits(other)

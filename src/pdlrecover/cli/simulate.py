@@ -1,0 +1,112 @@
+"""`pdlrecover simulate`: one experiment, by flags or from a TOML file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from pdlrecover.cli.progress import Bars
+from pdlrecover.cli.tables import results_table
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.figures import draw_curves
+from pdlrecover.experiments.run import run
+
+# A flag that is not given leaves the file's value, or the default.
+Text = str | None
+Whole = int | None
+Real = float | None
+Switch = bool | None
+
+
+def simulate(
+    config: Annotated[Path | None, typer.Option(help="A TOML file with these same keys.")] = None,
+    out: Annotated[Path, typer.Option(help="Where result.json, curves and models go.")] = Path(
+        "out/simulation"
+    ),
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where the datasets are.", envvar="PDLRECOVER_DATA", show_envvar=True),
+    ] = None,
+    dataset: Annotated[
+        Text, typer.Option(help="digits (bundled), mnist, fashion-mnist, har or har-inertial.")
+    ] = None,
+    split: Annotated[Text, typer.Option(help="HAR's test part: random, or by subject.")] = None,
+    validation: Annotated[
+        Switch, typer.Option("--validation", help="Report on held-out training data: for tuning.")
+    ] = None,
+    model: Annotated[
+        Text, typer.Option(help="logistic, mlp, mlp-HIDDEN, cnn or package.module:factory.")
+    ] = None,
+    peers: Annotated[Whole, typer.Option(help="How many peers train together.")] = None,
+    malicious: Annotated[Whole, typer.Option(help="How many attack, and are removed.")] = None,
+    leavers: Annotated[Whole, typer.Option(help="How many honest peers leave instead.")] = None,
+    attack: Annotated[
+        Text, typer.Option(help="backdoor, label-flip, sign-flip, noise or none.")
+    ] = None,
+    attack_scale: Annotated[Real, typer.Option(help="The attack's strength.")] = None,
+    rounds: Annotated[Whole, typer.Option(help="Rounds of training.")] = None,
+    batch_size: Annotated[Whole, typer.Option(help="Samples of a peer's minibatch.")] = None,
+    learning_rate: Annotated[Real, typer.Option(help="The server's learning rate.")] = None,
+    optimizer: Annotated[Text, typer.Option(help="sgd, momentum or adam.")] = None,
+    l2: Annotated[Real, typer.Option(help="L2 regularisation.")] = None,
+    partition: Annotated[Text, typer.Option(help="iid, fang, dirichlet or subject.")] = None,
+    degree: Annotated[Real, typer.Option(help="Fang's degree, or Dirichlet's α.")] = None,
+    seed: Annotated[Whole, typer.Option(help="Of data, weights and batches.")] = None,
+    methods: Annotated[
+        Text, typer.Option(help="Recovery methods, with commas; all if left out.")
+    ] = None,
+    clear: Annotated[
+        Switch, typer.Option("--clear", help="Skip dealing and opening: the same numbers, faster.")
+    ] = None,
+    preparation: Annotated[Whole, typer.Option(help="Exact rounds at the start.")] = None,
+    period: Annotated[Whole, typer.Option(help="Then every so many-th is exact.")] = None,
+    final: Annotated[Whole, typer.Option(help="Exact rounds at the end.")] = None,
+    buffer: Annotated[Whole, typer.Option(help="Curvature pairs kept.")] = None,
+    open_pairs: Annotated[
+        Switch, typer.Option("--open-pairs", help="Open the curvature pairs.")
+    ] = None,
+    block: Annotated[Whole, typer.Option(help="Stored sums opened together.")] = None,
+    accelerated_rounds: Annotated[Whole, typer.Option(help="Of accelerated retraining.")] = None,
+    colluders: Annotated[Whole, typer.Option(help="So many together learn nothing.")] = None,
+    dropouts: Annotated[Whole, typer.Option(help="So many may be absent or removed.")] = None,
+    liars: Annotated[Whole, typer.Option(help="So many may send wrong shares.")] = None,
+    bound: Annotated[Real, typer.Option(help="The L2 bound of an update.")] = None,
+    accept_differencing: Annotated[
+        Switch,
+        typer.Option(
+            "--accept-differencing", help="Remove a single leaver although it reveals it."
+        ),
+    ] = None,
+) -> None:
+    """Train, poison and recover a federation in this process, by one method or by all.
+
+    Interrupt it as you like: the same command goes on where it was.
+    """
+    values: dict[str, Any] = dict(locals())
+    for name in ("config", "out", "data_dir"):
+        del values[name]
+    given = {key: value for key, value in values.items() if value is not None}
+    if methods is not None:
+        given["methods"] = [name.strip() for name in methods.split(",") if name.strip()]
+    chosen = Config.from_toml(config, given) if config else Config.from_values(given)
+    run_and_show(chosen, out, data_dir)
+
+
+def run_and_show(config: Config, out: Path, data_dir: Path | None) -> dict[str, Any]:
+    """Run an experiment with progress, then print its table and say where everything is."""
+    console = Console()
+    try:
+        with Bars(console) as bars:
+            result = run(config, out, data_dir=data_dir, progress=bars)
+    except KeyboardInterrupt:
+        console.print(
+            f"\ninterrupted; what is done is in {out}, the same command goes on from there"
+        )
+        raise typer.Exit(130) from None
+    figure = draw_curves(result, out / "curves.svg")
+    console.print(results_table(result))
+    if result.get("dataset_note"):
+        console.print(f"Note: {result['dataset_note']}.")
+    console.print(f"Curves: {figure}\nRecord: {out / 'result.json'}", soft_wrap=True)
+    return result

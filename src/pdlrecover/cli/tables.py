@@ -1,0 +1,57 @@
+"""Results as tables in the terminal."""
+
+from typing import Any
+
+from rich.table import Table
+
+
+def results_table(result: dict[str, Any]) -> Table:
+    """Return what each method reached and what it cost, from a result record."""
+    config = result["config"]
+    what = (
+        f"{config['malicious']} malicious"
+        if config["malicious"]
+        else f"{config['leavers']} leavers"
+    )
+    mode = "in the clear" if config["clear"] else "on shares"
+    table = Table(
+        title=f"{config['dataset']}, {config['peers']} peers, {what}, "
+        f"{config['rounds']} rounds, {mode}",
+        title_justify="left",
+    )
+    table.add_column("method")
+    for name in (
+        "accuracy",
+        "backdoor",
+        "exact rounds",
+        "asked by guard",
+        "seconds",
+        "sent per peer",
+    ):
+        table.add_column(name, justify="right")
+    for name, entry in result["methods"].items():
+        table.add_row(
+            name,
+            percent(entry["accuracy"]),
+            percent(entry["attack_success"]),
+            str(entry["exact_rounds"]),
+            str(entry["fallback_rounds"]) if entry["fallback_rounds"] else "",
+            f"{entry['seconds']['total']:.1f}",
+            readable(entry["bytes_per_peer"]),
+            style="bold" if name == "pdlrecover" else None,
+        )
+    return table
+
+
+def percent(rate: float | None) -> str:
+    """Return a rate in percent, or a dash."""
+    return "–" if rate is None else f"{100 * rate:.1f}%"
+
+
+def readable(size: float) -> str:
+    """Return a number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

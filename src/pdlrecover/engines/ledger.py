@@ -1,0 +1,86 @@
+"""The ledger: what a method opened, of whom, and what it cost.
+
+It is nothing but the list of the method's requests, added up. Openings are counted by kind:
+
+    fresh sums       Σ_K g(ŵ_t), one exact round each
+    stored sums      Σ_K g(w̄_t) of one round, or of a block of rounds
+    directions       ĝ_t without its public part: a stored sum plus a combination of shared pairs
+    dot products     single numbers: entries of A and u
+    individual       one peer's own update
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from pdlrecover.engines.traffic import Traffic
+from pdlrecover.recovery.requests import Direction, Dots, Individual, Past, Request, Stepped, Update
+
+PARTS = ("gradient", "dealing", "opening", "estimation")
+"""What the seconds are split in."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Ledger:
+    """What was opened in one run of a method."""
+
+    kept: int
+    """Of how many peers the sums were."""
+    traffic: Traffic
+    openings: Counter[str] = field(default_factory=Counter)
+    numbers: Counter[str] = field(default_factory=Counter)
+    exact_rounds: int = 0
+    fallback_rounds: int = 0
+    gradient_evaluations: int = 0
+    bytes_per_peer: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    """Where the time went: see `PARTS`."""
+
+    def enter(self, request: Request) -> None:
+        """Write down a request."""
+        d = self.traffic.parameters
+        match request:
+            case Update():
+                self._open("fresh sums", 1, d + 1, self.traffic.exact_round_bytes)
+                self.exact_rounds += 1
+                self.gradient_evaluations += self.kept
+            case Past():
+                self._open("stored sums", 1, d + 1, self.traffic.opening_bytes)
+            case Direction():
+                self._open("directions", 1, d + 1, self.traffic.opening_bytes)
+            case Dots(pairs=pairs, vectors=vectors):
+                count = len(pairs) * len(vectors)
+                self._open("dot products", count, count, self.traffic.dots_bytes(count))
+            case Individual():
+                self._open("individual", 1, d + 1, self.traffic.opening_bytes)
+            case Stepped(fallback=fallback):
+                self.fallback_rounds += fallback
+
+    def _open(self, kind: str, openings: int, numbers: int, size: int) -> None:
+        self.openings[kind] += openings
+        self.numbers[kind] += numbers
+        self.bytes_per_peer += size
+
+    def record(self) -> dict[str, Any]:
+        """Return the ledger for a result record."""
+        return {
+            "exact_rounds": self.exact_rounds,
+            "fallback_rounds": self.fallback_rounds,
+            "gradient_evaluations": self.gradient_evaluations,
+            "bytes_per_peer": self.bytes_per_peer,
+            "seconds": self.split_seconds(),
+            "opened": {
+                kind: {
+                    "openings": self.openings[kind],
+                    "numbers": self.numbers[kind],
+                    "of": "one peer"
+                    if kind == "individual"
+                    else f"{self.kept} kept peers together",
+                }
+                for kind in sorted(self.openings)
+            },
+        }
+
+    def split_seconds(self) -> dict[str, float]:
+        """Return the seconds of every part, and in all."""
+        return {**self.seconds, "total": sum(self.seconds.values())}

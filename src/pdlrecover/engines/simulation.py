@@ -1,0 +1,261 @@
+"""The simulation engine: all peers in one process, requests answered for real.
+
+Rules:
+
+- By linearity the sum of dealt shares is the dealing of the sum, so one dealing per cohort and
+  round serves all of its peers; what is opened is bit-identical to n separate dealings.
+- Training is a method like any other, driven with everybody kept and with `record`: then each
+  cohort's sum is dealt by itself and written to the history. Rounds that the history already has
+  are answered from it, which is how an interrupted training goes on.
+- The clock runs while a request is answered or a method computes, never while it is watched.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pdlrecover.adversary import Phase
+from pdlrecover.engines.custody import Clear, Custody, Faults, Shared
+from pdlrecover.engines.ledger import Ledger
+from pdlrecover.engines.population import Integers, Population
+from pdlrecover.engines.traffic import Traffic
+from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.field import Source, SystemSource, one_blas_thread
+from pdlrecover.history import RunHistory
+from pdlrecover.recovery import agreement
+from pdlrecover.recovery.requests import (
+    Direction,
+    Dots,
+    Individual,
+    Method,
+    Past,
+    Request,
+    Stepped,
+    Sum,
+    Update,
+    Vector,
+)
+from pdlrecover.sharing import Scheme
+
+REMEMBERED_PAIRS = 16
+"""So many pairs are kept at hand; recovery uses the last few."""
+
+PUBLIC_LIMIT = 1 << 20
+"""Public vectors of dot products are rounded to integers below this in magnitude."""
+
+Observer = Callable[[Stepped], None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """What a method came to."""
+
+    model: Vector
+    ledger: Ledger
+
+
+@dataclass(kw_only=True, eq=False)
+class Simulation:
+    """A federation in one process."""
+
+    population: Population
+    scheme: Scheme
+    history: RunHistory
+    clear: bool = False
+    source: Source | None = None
+
+    def __post_init__(self) -> None:
+        one_blas_thread()
+
+    def drive(
+        self,
+        method: Method,
+        *,
+        kept: Sequence[int],
+        record: bool = False,
+        faults: Faults | None = None,
+        observer: Observer | None = None,
+    ) -> Outcome:
+        """Run a method to its end, answering its requests for the kept peers."""
+        recovery = _Session(self, tuple(sorted(kept)), record, faults or Faults())
+        ledger = recovery.ledger
+        answer: Sum | Vector | None = None
+        while True:
+            try:
+                with recovery.timed("estimation"):
+                    request = method.send(answer)
+            except StopIteration as end:
+                model: Vector = end.value
+                return Outcome(model=model, ledger=ledger)
+            ledger.enter(request)
+            if isinstance(request, Stepped):
+                answer = None
+                if observer:
+                    observer(request)
+            else:
+                answer = recovery.answer(request)
+
+
+class _Session:
+    """One method's run: who is kept, what was dealt freshly, and the pairs made of it."""
+
+    def __init__(
+        self, simulation: Simulation, kept: tuple[int, ...], record: bool, faults: Faults
+    ) -> None:
+        self._population, self._history = simulation.population, simulation.history
+        self._code = self._population.code
+        self._kept, self._record = kept, record
+        self._cohorts = self._history.cohorts_of(kept)
+        self.custody = custody(simulation, kept, faults)
+        traffic = Traffic(
+            quorums=simulation.scheme.quorums,
+            parameters=self._population.updates.model.size,
+            rounds=1,
+            taking_part=len(kept),
+        )
+        self.ledger = Ledger(kept=len(kept), traffic=traffic)
+        self._fresh: OrderedDict[int, Integers] = OrderedDict()
+        self._pairs: OrderedDict[int, tuple[Integers, Any]] = OrderedDict()
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.ledger.seconds[part] += time.perf_counter() - start
+
+    def answer(self, request: Request) -> Sum | Vector:
+        match request:
+            case Update():
+                return self._update(request)
+            case Past(rounds=rounds):
+                return self._past(rounds)
+            case Dots():
+                return self._dots(request)
+            case Direction():
+                return self._direction(request)
+            case Individual(peer=peer):
+                raise PlanError(
+                    f"this method asks for the update of peer {peer} alone, which a private engine "
+                    "never opens; run it with the clear engine, or choose another method"
+                )
+            case _:
+                raise PlanError(f"nothing answers a {type(request).__name__}")
+
+    def _update(self, request: Update) -> Sum:
+        """Compute and deal fresh updates, record them if this is training, open their sum."""
+        t = request.round
+        if self._record and t < len(self._history.sums):
+            if not np.array_equal(self._history.models[t], request.at):
+                raise HistoryError(
+                    f"the history's model of round {t} is not the one that training came to; it "
+                    "belongs to another run: delete it and train again"
+                )
+            return self._past((t,))
+        with self.timed("gradient"):
+            phase: Phase = "training" if self._record else "recovery"
+            groups = self._history.layout.cohorts if self._record else (self._kept,)
+            sums = self._population.sums(t, request.at, groups, phase)
+        with self.timed("dealing"):
+            dealt = self.custody.deal(sums)
+            if self._record:
+                self._history.record(request.at, dealt)
+        with self.timed("opening"):
+            held = self.custody.total(self.custody.read(dealt))
+            self._fresh[t] = held
+            while len(self._fresh) > REMEMBERED_PAIRS:
+                self._fresh.popitem(last=False)
+            return self._opened(held)
+
+    def _past(self, rounds: tuple[int, ...]) -> Sum:
+        """Open the stored sums of a block of rounds, added up."""
+        with self.timed("opening"):
+            held = self._stored(rounds[0])
+            for t in rounds[1:]:
+                held = self.custody.total([held, self._stored(t)])
+            return self._opened(held)
+
+    def _dots(self, request: Dots) -> Vector:
+        """Open dot products; each vector is first scaled to 20 bits, by a power of two.
+
+        A pair is the difference of two sums, so it gets half of the public bound.
+        """
+        with self.timed("estimation"):
+            column = np.array([self._scale(vector) for vector in request.vectors])[:, None]
+            padded = np.zeros((len(column), self._code.length))
+            padded[:, :-1] = request.vectors * column
+            encoded = np.rint(padded * self._code.scale).astype(np.int64)
+        with self.timed("opening"):
+            ready = [self._pair(b)[1] for b in request.pairs]
+            opened = self.custody.dots(ready, encoded)
+        real: Vector = opened / self._code.scale**2 / column
+        return real
+
+    def _scale(self, vector: Vector) -> float:
+        """Return the power of two that brings a public vector to 20 bits, or less for headroom."""
+        size, largest = agreement.norm(vector), float(np.abs(vector).max())
+        if not 0 < size < np.inf:
+            return 1.0
+        room = min(
+            self._code.public_bound / 2 / size,
+            (PUBLIC_LIMIT - 1) / self._code.scale / largest,
+        )
+        return agreement.power_of_two_below(room)
+
+    def _direction(self, request: Direction) -> Sum:
+        """Open a stored sum plus a combination of pairs, whose coefficients have f bits too."""
+        with self.timed("estimation"):
+            one = int(self._code.scale)
+            coefficients = [round(p * one) for p in request.coefficients]
+            if 1 + 2 * sum(map(abs, request.coefficients)) > self._code.coefficient_bound:
+                raise PlanError(f"coefficients {request.coefficients} do not fit the encoding")
+            pairs = [self._pair(b)[0] for b in request.pairs]
+            held = [self._stored(request.round), *pairs]
+            combined = self.custody.combine(held, [one, *coefficients])
+        with self.timed("opening"):
+            return self._opened(combined, scale=self._code.scale**2)
+
+    def _stored(self, t: int) -> Integers:
+        """Return what the peers that answer hold of the kept peers' stored sum of round t."""
+        if not 0 <= t < len(self._history.sums):
+            raise PlanError(
+                f"round {t} was asked for, and the history has {len(self._history.sums)}"
+            )
+        record = self.custody.read(self._history.sums[t])
+        return np.asarray(self.custody.total([record[cohort] for cohort in self._cohorts]))
+
+    def _pair(self, b: int) -> tuple[Integers, Any]:
+        """Return the pair of round b, its fresh sum minus its stored one: held, and made ready."""
+        if b not in self._pairs:
+            if b not in self._fresh:
+                raise PlanError(f"there is no pair of round {b}: ask for its update first")
+            pair = self.custody.difference(self._fresh[b], self._stored(b))
+            self._pairs[b] = pair, self.custody.ready(pair)
+        self._pairs.move_to_end(b)
+        while len(self._pairs) > REMEMBERED_PAIRS:
+            self._pairs.popitem(last=False)
+        return self._pairs[b]
+
+    def _opened(self, held: Integers, scale: float | None = None) -> Sum:
+        real = self.custody.open(held) / (scale or self._code.scale)
+        return Sum(values=real[:-1], weight=float(real[-1]))
+
+
+def custody(simulation: Simulation, kept: Sequence[int], faults: Faults) -> Custody:
+    """Return who holds what in this simulation: everybody shares, or nothing does."""
+    length = simulation.population.code.length
+    if simulation.clear:
+        return Clear(length=length)
+    return Shared(
+        scheme=simulation.scheme,
+        length=length,
+        responders=tuple(kept),
+        faults=faults,
+        source=simulation.source or SystemSource(),
+    )

@@ -1,0 +1,1 @@
+"""Experiments: config, runs, result records, tables and figures."""

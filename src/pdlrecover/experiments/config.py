@@ -1,0 +1,204 @@
+"""One experiment, as one flat set of values: from flags, from a TOML file, or from Python."""
+
+import difflib
+import tomllib
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, Self, get_args, get_origin
+
+from pdlrecover.adversary import ATTACKS
+from pdlrecover.errors import PlanError
+from pdlrecover.recovery.methods import METHODS, check
+from pdlrecover.recovery.pdlrecover import Options
+from pdlrecover.recovery.schedule import Schedule
+from pdlrecover.sharing import Tolerance
+
+EVALUATIONS = 50
+"""How many points a curve of accuracy has, about."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What to train, how it is attacked, and how it is recovered."""
+
+    dataset: str = "digits"
+    """digits, mnist, fashion-mnist, har or har-inertial."""
+    split: str = "random"
+    """How HAR is split in training and test: random, or by subject."""
+    validation: bool = False
+    """Hold a fifth of the training data out and report on that: for tuning."""
+    model: str = "mlp"
+    """logistic, mlp, mlp-HIDDEN, cnn, or package.module:factory."""
+    peers: int = 20
+    """n: how many peers train together."""
+    malicious: int = 0
+    """How many of them attack; they are the ones removed."""
+    leavers: int = 0
+    """How many honest ones leave instead."""
+    attack: str = "backdoor"
+    """backdoor, label-flip, sign-flip, noise or none: what the malicious ones do."""
+    attack_scale: float | None = None
+    """The attack's own strength: what updates are multiplied by, or the noise's deviation."""
+    rounds: int = 200
+    """T: rounds of training."""
+    batch_size: int = 32
+    learning_rate: float = 0.1
+    optimizer: str = "sgd"
+    """sgd, momentum or adam, at the server: it turns mean updates into steps."""
+    l2: float = 0.0
+    """λ of L2 regularisation."""
+    partition: str = "fang"
+    """Who holds what: iid, fang, dirichlet or subject."""
+    degree: float = 0.5
+    """The degree of fang (0.1 is iid for 10 classes), or α of dirichlet."""
+    seed: int = 0
+    methods: tuple[str, ...] = tuple(METHODS)
+    """Which recovery methods to run."""
+    clear: bool = False
+    """Skip dealing and opening; the numbers are the same."""
+    preparation: int | None = None
+    """T_p; 25, or an eighth of a run shorter than 200 rounds."""
+    period: int = 30
+    """T_r."""
+    final: int | None = None
+    """T_f; 25, or an eighth of a run shorter than 200 rounds."""
+    buffer: int = 4
+    """s."""
+    open_pairs: bool = False
+    """Open the curvature pairs, so that stored sums can be opened in blocks."""
+    block: int = 1
+    """k: so many stored sums are opened together."""
+    accelerated_rounds: int = 50
+    """Rounds of accelerated retraining."""
+    colluders: int | None = None
+    """So many peers together learn nothing; a third of the peers if not said."""
+    dropouts: int | None = None
+    """So many may be absent or removed; 30% of the peers, or the removed ones if more."""
+    liars: int | None = None
+    """So many may send wrong shares; one in 40 if not said."""
+    bound: float = 10.0
+    """The public L2 bound of an update."""
+    accept_differencing: bool = False
+    """Remove a single honest leaver although that reveals its updates."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("peers", 2), ("malicious", 0), ("leavers", 0), ("rounds", 1)):
+            if getattr(self, name) < least:
+                raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.malicious and self.leavers:
+            raise PlanError("either peers are malicious or they leave: give one of the two")
+        if self.removed >= self.peers:
+            what = "malicious" if self.malicious else "leavers"
+            raise PlanError(
+                f"{what} = {self.removed} of {self.peers} peers leaves nobody to recover; "
+                f"lower it to {self.peers - 1} or less"
+            )
+        if self.attack not in ATTACKS:
+            raise PlanError(f"no attack is called {self.attack!r}; known are {', '.join(ATTACKS)}")
+        for method in self.methods:
+            check(method)
+        self.schedule.check(self.rounds)
+        _ = self.attack_strength, self.options, self.tolerance.quorums(self.peers)
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any]) -> Self:
+        """Make a config of these values; a key that does not exist is refused."""
+        known = {f.name: f for f in fields(cls)}
+        for key, value in values.items():
+            if key not in known:
+                nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
+                hint = (
+                    f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
+                )
+                raise PlanError(f"there is no setting called {key!r}; {hint}")
+            _check_type(key, value, known[key].type)
+        values = dict(values)
+        if "methods" in values:
+            values["methods"] = tuple(values["methods"])
+        return cls(**values)
+
+    @classmethod
+    def from_toml(cls, path: Path, overrides: dict[str, Any] | None = None) -> Self:
+        """Read a TOML file of flat keys, with `-` or `_`; overrides win."""
+        try:
+            text = path.read_text()
+            values = tomllib.loads(text)
+        except OSError as error:
+            raise PlanError(f"{path} cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise PlanError(f"{path} is not TOML: {error}") from error
+        flat = {key.replace("-", "_"): value for key, value in values.items()}
+        return cls.from_values({**flat, **(overrides or {})})
+
+    def with_seed(self, seed: int) -> "Config":
+        """Return the same experiment with another seed."""
+        return replace(self, seed=seed)
+
+    def record(self) -> dict[str, Any]:
+        """Return the values for a result record."""
+        return {**asdict(self), "methods": list(self.methods)}
+
+    @property
+    def removed(self) -> int:
+        """How many peers are removed."""
+        return self.malicious or self.leavers
+
+    @property
+    def attack_strength(self) -> dict[str, float]:
+        """The attack's strength as its own argument."""
+        if self.attack_scale is None or not self.malicious:
+            return {}
+        names = {"backdoor": "scale", "sign-flip": "scale", "noise": "std"}
+        if self.attack not in names:
+            raise PlanError(f"the attack {self.attack} has no strength to set with attack_scale")
+        return {names[self.attack]: self.attack_scale}
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of PDLRecover."""
+        short = max(2, min(25, self.rounds // 8))
+        return Schedule(
+            preparation=short if self.preparation is None else self.preparation,
+            period=self.period,
+            final=short if self.final is None else self.final,
+            buffer=self.buffer,
+        )
+
+    @property
+    def options(self) -> Options:
+        """How PDLRecover is to run."""
+        return Options(schedule=self.schedule, open_pairs=self.open_pairs, block=self.block)
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """What the federation must survive."""
+        n = self.peers
+        return Tolerance(
+            colluders=(n - 1) // 3 if self.colluders is None else self.colluders,
+            dropouts=max(self.removed, 3 * n // 10) if self.dropouts is None else self.dropouts,
+            liars=n // 40 if self.liars is None else self.liars,
+        )
+
+    @property
+    def evaluate_every(self) -> int:
+        """Rounds between two points of a curve."""
+        return max(1, self.rounds // EVALUATIONS)
+
+
+def _check_type(key: str, value: Any, hint: Any) -> None:
+    """Refuse a value of a type that the setting cannot have."""
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if not any(_is_a(value, kind) for kind in kinds):
+        name = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
+        raise PlanError(f"{key} must be {name}, got {value!r}")
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if get_origin(kind) is tuple:
+        return isinstance(value, list | tuple) and all(isinstance(x, str) for x in value)
+    return isinstance(value, kind)

@@ -1,0 +1,403 @@
+"""A federation in a few lines: peers that train one model, and recover it without some of them.
+
+    federation = Federation.simulate(model, datasets, tolerance=Tolerance(colluders=6, dropouts=6))
+    federation.train(rounds=300, learning_rate=0.1)
+    recovered = federation.recover(remove=[3, 7])
+    recovered.model      # your torch module with the recovered weights
+    recovered.ledger     # what was opened, of whom, at what cost
+
+Rules:
+
+- Everything that peers deal is really secret-shared and opened, unless `clear` is asked for, which
+  gives the same numbers faster.
+- Removal can be differenced: the sum over all peers, opened in training, minus the sum over the
+  kept ones, opened in recovery, is the removed peers' sum. Of one honest leaver, that is its own
+  update. So a removal of fewer than `MIN_LEAVERS` honest peers is refused unless accepted by name.
+- The history is kept for each peer alone where that fits the budget; else cohorts must be named.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from pdlrecover.adversary import Attack, NoAttack, attack_success
+from pdlrecover.engines.custody import Faults
+from pdlrecover.engines.ledger import Ledger
+from pdlrecover.engines.population import Population
+from pdlrecover.engines.simulation import Observer, Outcome, Simulation, custody
+from pdlrecover.errors import DataError, HistoryError, PlanError
+from pdlrecover.field import Source
+from pdlrecover.history import Layout, RunHistory
+from pdlrecover.learning import (
+    Batches,
+    FlatModel,
+    LocalTraining,
+    Updates,
+    Weights,
+    accuracy,
+    data_weights,
+)
+from pdlrecover.learning.partition import Partition
+from pdlrecover.recovery import methods, optimizers
+from pdlrecover.recovery.optimizers import Rate
+from pdlrecover.recovery.requests import Optimizer, Original
+from pdlrecover.recovery.retrain import train
+from pdlrecover.sharing import Scheme, Tolerance
+
+MIN_LEAVERS = 2
+"""Fewer honest leavers than this are not removed unless differencing is accepted."""
+DEFAULT_BUDGET = 8 << 30
+"""So many bytes of history on disk, at most, unless more is allowed."""
+
+FORMAT = 1
+
+Reason = Literal["left", "malicious"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class State:
+    """A trained or recovered model, and what it took."""
+
+    weights: Weights
+    ledger: Ledger
+    _flat: FlatModel
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """A copy of the user's module with these weights."""
+        return self._flat.module_with(self.weights)
+
+    def accuracy(self, x: ArrayLike, y: ArrayLike) -> float:
+        """Return the share of these samples that are classified right."""
+        samples, labels = _tensors(x, y)
+        return accuracy(self._flat, self.weights, samples, labels)
+
+    def attack_success(self, x: ArrayLike, y: ArrayLike, attack: Attack) -> float | None:
+        """Return how often the attack's trigger, stamped on these samples, gets its answer."""
+        samples, labels = _tensors(x, y)
+        return attack_success(self._flat, self.weights, samples, labels, attack)
+
+
+class Federation:
+    """Peers that train and recover one model together."""
+
+    def __init__(
+        self,
+        population: Population,
+        scheme: Scheme,
+        *,
+        cohorts: Sequence[Sequence[int]] | None = None,
+        clear: bool = False,
+        source: Source | None = None,
+        folder: Path | None = None,
+        resume: bool = False,
+        budget: int = DEFAULT_BUDGET,
+    ) -> None:
+        self.population, self.scheme, self.clear = population, scheme, clear
+        self._flat = population.updates.model
+        self._budget = budget
+        whole = _cohorts(cohorts, population.peers)
+        blocks = scheme.quorums.blocks(population.code.length)
+        record = (population.code.length,) if clear else (population.peers, blocks)
+        layout = Layout(
+            parameters=self._flat.size, cohorts=whole, record=record, run=self._digest()
+        )
+        self.history = RunHistory(layout, folder, resume=resume)
+        self._simulation = Simulation(
+            population=population, scheme=scheme, history=self.history, clear=clear, source=source
+        )
+        self._optimizer: Optimizer | None = None
+
+    @classmethod
+    def simulate(
+        cls,
+        model: torch.nn.Module,
+        datasets: Sequence[tuple[ArrayLike, ArrayLike]],
+        tolerance: Tolerance,
+        *,
+        batch_size: int = 32,
+        seed: int = 0,
+        bound: float = 10.0,
+        l2: float = 0.0,
+        malicious: Sequence[int] = (),
+        attack: Attack | None = None,
+        cohorts: Sequence[Sequence[int]] | None = None,
+        clear: bool = False,
+        folder: Path | str | None = None,
+        budget: int = DEFAULT_BUDGET,
+    ) -> Self:
+        """Set up a federation of your model and your data, one (samples, labels) for each peer.
+
+        `bound` is the public L2 bound that updates are clipped to, `malicious` the peers that
+        follow the `attack`, `folder` where the history goes (a temporary place if not given).
+        """
+        if not datasets:
+            raise DataError("a federation needs at least one peer's dataset, got none")
+        parts = [_tensors(x, y) for x, y in datasets]
+        for peer, (samples, labels) in enumerate(parts):
+            if not len(labels) or len(samples) != len(labels):
+                raise DataError(
+                    f"peer {peer} has {len(samples)} samples and {len(labels)} labels; every peer "
+                    "needs at least one, and as many of each"
+                )
+        ends = np.cumsum([len(labels) for _, labels in parts])
+        partition = [np.arange(end - len(p[1]), end) for end, p in zip(ends, parts, strict=True)]
+        population = populate(
+            model,
+            torch.cat([x for x, _ in parts]),
+            torch.cat([y for _, y in parts]),
+            partition,
+            batch_size=batch_size,
+            seed=seed,
+            bound=bound,
+            l2=l2,
+            malicious=malicious,
+            attack=attack,
+        )
+        scheme = Scheme.for_peers(len(parts), tolerance)
+        place = None if folder is None else Path(folder)
+        return cls(population, scheme, cohorts=cohorts, clear=clear, folder=place, budget=budget)
+
+    def train(
+        self,
+        rounds: int,
+        learning_rate: float | None = None,
+        *,
+        optimizer: str | Optimizer = "sgd",
+        observer: Observer | None = None,
+    ) -> State:
+        """Train for so many rounds, by the name of an optimiser and its rate, or with your own."""
+        if rounds < 1:
+            raise PlanError(f"training takes at least 1 round, got {rounds}")
+        if isinstance(optimizer, str):
+            rate = Rate(peak=0.1 if learning_rate is None else learning_rate)
+            optimizer = optimizers.build(optimizer, rate)
+        elif learning_rate is not None:
+            raise PlanError("give a learning rate, or an optimizer that has its own, not both")
+        self._check_budget(rounds)
+        if self.history.finished:
+            raise PlanError("this federation is trained already; set up another one")
+        everybody = range(self.population.peers)
+        first = self._flat.initial
+        outcome = self._simulation.drive(
+            train(first, optimizer, range(rounds)), kept=everybody, record=True, observer=observer
+        )
+        self.history.finish(outcome.model)
+        self._optimizer = optimizer
+        return self._state(outcome)
+
+    def recover(
+        self,
+        remove: Sequence[int],
+        method: str = "pdlrecover",
+        *,
+        reason: Reason = "left",
+        settings: methods.Settings | None = None,
+        faults: Faults | None = None,
+        accept_differencing: bool = False,
+        observer: Observer | None = None,
+    ) -> State:
+        """Rebuild the model without these peers.
+
+        `reason` says whether they are honest peers that left, whose data deserves protection even
+        now, or malicious ones. `faults` makes kept peers absent or lying in the openings.
+        """
+        settings = settings or methods.Settings(batch_size=self.population.batches.batch_size)
+        kept = self.check_removal(remove, reason, accept_differencing=accept_differencing)
+        outcome = self._simulation.drive(
+            methods.start(method, self.original, settings),
+            kept=kept,
+            faults=faults,
+            observer=observer,
+        )
+        return self._state(outcome)
+
+    def check_removal(
+        self, remove: Sequence[int], reason: Reason = "left", *, accept_differencing: bool = False
+    ) -> list[int]:
+        """Check that these peers can be removed; return who is kept."""
+        peers, removed = self.population.peers, set(remove)
+        if unknown := sorted(p for p in removed if not 0 <= p < peers):
+            raise PlanError(f"peers are numbered 0 to {peers - 1}; there is no peer {unknown[0]}")
+        if len(removed) == peers:
+            raise PlanError(f"all {peers} peers would be removed, and nobody is left to recover")
+        dropouts = self.scheme.quorums.tolerance.dropouts
+        if len(removed) > dropouts:
+            raise PlanError(
+                f"{len(removed)} peers are to be removed and the federation was set up to survive "
+                f"{dropouts} dropouts; remove fewer, or set it up with dropouts={len(removed)}"
+            )
+        if reason == "left" and 0 < len(removed) < MIN_LEAVERS and not accept_differencing:
+            raise PlanError(
+                f"removing peer {min(removed)} alone would reveal its updates: the sum over all "
+                "minus the sum over the others is its own. Wait for another leaver and remove both "
+                "at once, accept it (accept_differencing, --accept-differencing), or say that the "
+                "peer was malicious"
+            )
+        kept = [p for p in range(peers) if p not in removed]
+        self.history.cohorts_of(kept)
+        custody(self._simulation, kept, Faults())
+        return kept
+
+    @property
+    def original(self) -> Original:
+        """What everybody knows of the training run."""
+        if self._optimizer is None or not self.history.finished:
+            raise PlanError("there is nothing to recover yet: train the federation first")
+        return Original(
+            models=self.history.models,  # type: ignore[arg-type] # indexed, and has a length
+            optimizer=self._optimizer,
+            code=self.population.code,
+        )
+
+    def _state(self, outcome: Outcome) -> State:
+        return State(weights=outcome.model, ledger=outcome.ledger, _flat=self._flat)
+
+    def _check_budget(self, rounds: int) -> None:
+        layout = self.history.layout
+        needed = rounds * layout.bytes_per_round()
+        if needed > self._budget:
+            raise HistoryError(
+                f"the history of {rounds} rounds would take {needed / 1e9:.1f} GB for "
+                f"{len(layout.cohorts)} cohorts, and {self._budget / 1e9:.1f} GB are allowed. Name "
+                "cohorts of peers that will only be removed together (cohorts=[[0, 1, 2], …]), or "
+                "allow more (budget=…)"
+            )
+
+    def _digest(self) -> str:
+        """Return a digest of what makes this run what it is; sizes stand for the data."""
+        population = self.population
+        facts = {
+            "weights": population.updates.weights.tolist(),
+            "batch_size": population.batches.batch_size,
+            "seed": population.batches.seed,
+            "bound": population.updates.bound,
+            "local": repr(population.updates.local),
+            "malicious": list(population.malicious),
+            "attack": repr(population.attack),
+            "tolerance": str(self.scheme.quorums.tolerance),
+            "clear": self.clear,
+            "initial": hashlib.sha256(self._flat.initial.tobytes()).hexdigest(),
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def save(self, folder: Path | str) -> None:
+        """Write the trained federation to a folder: its settings and its history, no data."""
+        if self._optimizer is None:
+            raise PlanError("there is nothing to save yet: train the federation first")
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        for file in sorted(self.history.folder.glob("*.*")):
+            if file.parent != place:
+                shutil.copy2(file, place / file.name)
+        tolerance = self.scheme.quorums.tolerance
+        settings = {
+            "format": FORMAT,
+            "tolerance": vars(tolerance),
+            "batch_size": self.population.batches.batch_size,
+            "seed": self.population.batches.seed,
+            "bound": self.population.updates.bound,
+            "l2": self.population.updates.local.l2,
+            "malicious": list(self.population.malicious),
+            "cohorts": [list(cohort) for cohort in self.history.layout.cohorts],
+            "clear": self.clear,
+            "optimizer": optimizers.as_record(self._optimizer),
+        }
+        part = place / "federation.json.part"
+        part.write_text(json.dumps(settings, indent=2))
+        part.rename(place / "federation.json")
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path | str,
+        model: torch.nn.Module,
+        datasets: Sequence[tuple[ArrayLike, ArrayLike]],
+        *,
+        attack: Attack | None = None,
+    ) -> Self:
+        """Take up a saved federation again, with the module and the data it was trained with.
+
+        The module must have the weights that training started from.
+        """
+        path = Path(folder) / "federation.json"
+        try:
+            settings = json.loads(path.read_text())
+            optimizer = optimizers.from_record(settings.pop("optimizer"))
+            tolerance = Tolerance(**settings.pop("tolerance"))
+            found = settings.pop("format")
+        except FileNotFoundError as error:
+            raise HistoryError(f"there is no saved federation in {folder}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise HistoryError(f"{path} is damaged: {error}") from error
+        if found != FORMAT:
+            raise HistoryError(f"{path} has format {found}, and this version reads {FORMAT}")
+        federation = cls.simulate(
+            model, datasets, tolerance, attack=attack, folder=folder, **settings
+        )
+        if not federation.history.finished:
+            raise HistoryError(
+                f"the history in {folder} is half-written: {len(federation.history.sums)} rounds "
+                f"and {len(federation.history.models)} models; train it again"
+            )
+        federation._optimizer = optimizer
+        return federation
+
+
+def populate(
+    model: torch.nn.Module,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    partition: Partition,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    bound: float = 10.0,
+    l2: float = 0.0,
+    malicious: Sequence[int] = (),
+    attack: Attack | None = None,
+) -> Population:
+    """Return the peers that hold these parts of the data."""
+    if unknown := [p for p in malicious if not 0 <= p < len(partition)]:
+        raise PlanError(f"peers are numbered 0 to {len(partition) - 1}; no peer {unknown[0]}")
+    return Population(
+        x=x,
+        y=y,
+        batches=Batches(partition, seed, batch_size),
+        updates=Updates(
+            model=FlatModel(model, tuple(x.shape[1:])),
+            weights=data_weights(partition),
+            bound=bound,
+            local=LocalTraining(l2=l2),
+        ),
+        malicious=tuple(malicious),
+        attack=attack or NoAttack(),
+        seed=seed,
+    )
+
+
+def _cohorts(named: Sequence[Sequence[int]] | None, peers: int) -> tuple[tuple[int, ...], ...]:
+    """Return the named cohorts, and one for each peer that none of them has."""
+    cohorts = [tuple(sorted(cohort)) for cohort in named or ()]
+    taken = [peer for cohort in cohorts for peer in cohort]
+    if len(set(taken)) != len(taken) or any(not 0 <= p < peers for p in taken) or () in cohorts:
+        raise PlanError(
+            f"cohorts must be disjoint groups of peers numbered 0 to {peers - 1}, none empty"
+        )
+    return (*cohorts, *((p,) for p in range(peers) if p not in set(taken)))
+
+
+def _tensors(x: ArrayLike, y: ArrayLike) -> tuple[torch.Tensor, torch.Tensor]:
+    samples = torch.as_tensor(x, dtype=torch.float32)
+    labels = torch.as_tensor(y, dtype=torch.int64)
+    if not torch.isfinite(samples).all():
+        raise DataError("samples must be finite numbers; some are NaN or infinite")
+    return samples, labels

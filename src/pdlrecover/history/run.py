@@ -1,0 +1,115 @@
+"""What a run leaves behind: every public model, and every cohort's sum of updates in every round.
+
+Rules:
+
+- A *cohort* is a group of peers whose updates are kept as one sum. Removal works on whole cohorts:
+  what was added up cannot be taken apart. Each peer alone is the rule; larger cohorts are for
+  simulations whose history would not fit otherwise.
+- A round's record is appended when the round is done, so an interrupted run keeps its whole rounds.
+- Where the sums are shared, the record holds every peer's share of each cohort's sum.
+"""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pdlrecover.errors import HistoryError
+from pdlrecover.field import Elements
+from pdlrecover.history.log import ArrayLog
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What the records of a run look like, and whose they are."""
+
+    parameters: int
+    """d: numbers in a model."""
+    cohorts: tuple[tuple[int, ...], ...]
+    """Whose updates are kept as one sum."""
+    record: tuple[int, ...]
+    """The shape of what is kept of one cohort's sum."""
+    run: str
+    """A name or digest of the run's settings: another run's history is refused."""
+
+    def bytes_per_round(self) -> int:
+        """Return how much a round adds on disk."""
+        return 8 * (self.parameters + len(self.cohorts) * int(np.prod(self.record)))
+
+
+class RunHistory:
+    """The models and sums of one run, in a folder (a temporary one if none is given)."""
+
+    def __init__(self, layout: Layout, folder: Path | None = None, *, resume: bool = False) -> None:
+        self.layout = layout
+        self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="pdlrecover-")
+        self.folder = folder or Path(self._temporary.name)  # type: ignore[union-attr]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._check_or_write_layout()
+        sums_shape = (len(layout.cohorts), *layout.record)
+        models, sums = self.folder / "models.bin", self.folder / "sums.bin"
+        if resume and models.exists() and sums.exists():
+            whole = sums.stat().st_size // (8 * int(np.prod(sums_shape)))
+            whole = min(whole, models.stat().st_size // (8 * layout.parameters))
+            ArrayLog.trim(sums, sums_shape, np.int64, whole)
+            ArrayLog.trim(models, (layout.parameters,), np.float64, whole)
+        self.sums = ArrayLog(sums, sums_shape, np.int64)
+        self.models = ArrayLog(models, (layout.parameters,), np.float64)
+
+    def record(self, model: np.ndarray, sums: Elements) -> None:
+        """Append a round: the model it started from, and each cohort's sum."""
+        self.sums.append(sums)
+        self.models.append(model)
+
+    def finish(self, model: np.ndarray) -> None:
+        """Append the model that the last round led to."""
+        self.models.append(model)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run's last model is there."""
+        return len(self.models) == len(self.sums) + 1
+
+    def discard(self) -> None:
+        """Delete the history's files; nothing can be recovered from it any more."""
+        for name in ("models.bin", "sums.bin", "layout.json"):
+            (self.folder / name).unlink(missing_ok=True)
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    def cohorts_of(self, kept: Sequence[int]) -> list[int]:
+        """Return the cohorts that make up the kept peers; raise if they cut through one."""
+        wanted, found = set(kept), []
+        for index, cohort in enumerate(self.layout.cohorts):
+            inside = wanted.intersection(cohort)
+            if inside and len(inside) < len(cohort):
+                raise HistoryError(
+                    f"peers {sorted(set(cohort) - inside)[:5]} were recorded in one sum with "
+                    f"{len(inside)} kept peers, and cannot be taken out of it; record them as a "
+                    "cohort of their own before training"
+                )
+            if inside:
+                found.append(index)
+        return found
+
+    def _check_or_write_layout(self) -> None:
+        path = self.folder / "layout.json"
+        mine = json.loads(json.dumps({"format": FORMAT, **asdict(self.layout)}))
+        if not path.exists():
+            path.write_text(json.dumps(mine))
+            return
+        try:
+            found = json.loads(path.read_text())
+        except ValueError as error:
+            raise HistoryError(f"{path} is damaged: {error}; delete it and train again") from error
+        for key, value in mine.items():
+            if found.get(key) != value:
+                raise HistoryError(
+                    f"the history in {self.folder} is another run's: its {key} differs; "
+                    "give another folder, or delete this one"
+                )

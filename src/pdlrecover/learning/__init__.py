@@ -1,0 +1,33 @@
+"""Learning: data, who holds it, models as flat vectors, and the updates of one peer or of all."""
+
+from pdlrecover.learning.batches import Batches
+from pdlrecover.learning.datasets import Dataset, load
+from pdlrecover.learning.downloads import download
+from pdlrecover.learning.evaluation import accuracy, mean_loss, predictions
+from pdlrecover.learning.flat_model import FlatModel, Weights
+from pdlrecover.learning.updates import (
+    LocalTraining,
+    Updates,
+    clip,
+    data_weights,
+    gradient_alone,
+    gradients,
+)
+
+__all__ = [
+    "Batches",
+    "Dataset",
+    "FlatModel",
+    "LocalTraining",
+    "Updates",
+    "Weights",
+    "accuracy",
+    "clip",
+    "data_weights",
+    "download",
+    "gradient_alone",
+    "gradients",
+    "load",
+    "mean_loss",
+    "predictions",
+]

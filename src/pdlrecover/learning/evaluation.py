@@ -1,0 +1,44 @@
+"""How good a model is: accuracy and mean loss, as fractions of 1 and in nats.
+
+A model that has diverged is no error here: its loss is not finite, and its accuracy that of
+always naming one class.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from pdlrecover.errors import DataError
+from pdlrecover.learning.flat_model import FlatModel, Weights, as_tensor
+
+_BATCH = 2048
+
+
+def predictions(model: FlatModel, w: Weights, x: torch.Tensor) -> torch.Tensor:
+    """Return the class that the model names for each sample."""
+    return torch.cat([logits.argmax(dim=1) for logits in _logits(model, w, x)])
+
+
+def accuracy(model: FlatModel, w: Weights, x: torch.Tensor, y: torch.Tensor) -> float:
+    """Return the share of samples whose class the model names."""
+    return int((predictions(model, w, x) == y).sum()) / len(y)
+
+
+def mean_loss(model: FlatModel, w: Weights, x: torch.Tensor, y: torch.Tensor) -> float:
+    """Return the mean cross-entropy over the samples."""
+    total, start = 0.0, 0
+    for logits in _logits(model, w, x):
+        end = start + len(logits)
+        total += float(cross_entropy(logits, y[start:end], reduction="sum"))
+        start = end
+    return total / len(y)
+
+
+def _logits(model: FlatModel, w: Weights, x: torch.Tensor) -> Iterator[torch.Tensor]:
+    if not len(x):
+        raise DataError("a model cannot be measured on no samples")
+    weights = as_tensor(w)
+    for start in range(0, len(x), _BATCH):
+        with torch.no_grad():
+            yield model.logits(weights, x[start : start + _BATCH])

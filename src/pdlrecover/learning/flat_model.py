@@ -1,0 +1,141 @@
+"""Any `torch.nn.Module` as a function of one flat vector of weights.
+
+Rules:
+
+- The vector holds the module's trainable parameters, each flattened, in the order of
+  `named_parameters`. Frozen ones (`requires_grad=False`) stay as they are.
+- The module is copied, taken to float32, and used in the mode (train or eval) it came in.
+- It must be a fixed function of weights and input, or peers could not compute the same model and
+  a round could not be repeated. So a module is refused that keeps running statistics
+  (BatchNorm: use GroupNorm), that draws random numbers (Dropout), or that has nothing to train.
+"""
+
+import copy
+import math
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from pdlrecover.errors import ModelError
+
+Weights = NDArray[np.float64]
+"""A flat vector of weights, as all peers hold it."""
+
+
+class FlatModel:
+    """A module whose weights are given with each call."""
+
+    def __init__(self, module: nn.Module, example_shape: tuple[int, ...]) -> None:
+        self.example_shape = tuple(example_shape)
+        self._module = copy.deepcopy(module).float()
+        trainable = [(k, p) for k, p in self._module.named_parameters() if p.requires_grad]
+        self._shapes = [(name, parameter.shape) for name, parameter in trainable]
+        self.size = sum(parameter.numel() for _, parameter in trainable)
+        """d: how many numbers the vector has."""
+        if not self.size:
+            raise ModelError(f"{type(module).__name__} has no trainable parameters")
+        weights = torch.cat([parameter.detach().flatten() for _, parameter in trainable])
+        self.initial: Weights = weights.double().numpy()
+        """The module's own weights when it was given."""
+        if not np.isfinite(self.initial).all():
+            raise ModelError(
+                f"{type(module).__name__} starts with weights that are not finite; initialise them"
+            )
+        self._refuse_what_is_not_fixed()
+
+    def parameters(self, w: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the parts of a flat vector by the names of the parameters, as views."""
+        self._check(w.shape)
+        parts, start = {}, 0
+        for name, shape in self._shapes:
+            end = start + shape.numel()
+            parts[name] = w[start:end].view(shape)
+            start = end
+        return parts
+
+    def forward(self, parameters: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        """Return the logits (b, classes) of samples (b, *shape)."""
+        logits: torch.Tensor = functional_call(self._module, parameters, (x,))
+        return logits
+
+    def logits(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return the logits (b, classes) of samples (b, *shape) with the flat weights w."""
+        return self.forward(self.parameters(w), x)
+
+    def module_with(self, w: Weights) -> nn.Module:
+        """Return a copy of the module that was given, with the weights w."""
+        module = copy.deepcopy(self._module)
+        parts = self.parameters(as_tensor(w))
+        with torch.no_grad():
+            for name, parameter in module.named_parameters():
+                if name in parts:
+                    parameter.copy_(parts[name])
+        return module
+
+    @cached_property
+    def vectorises(self) -> bool:
+        """Whether torch can compute many peers' gradients of this module in one call."""
+        parameters = self.parameters(as_tensor(self.initial))
+        x = torch.zeros(2, 1, *self.example_shape)
+
+        def total(parameters: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+            return self.forward(parameters, x).sum()
+
+        try:
+            vmap(grad(total), in_dims=(None, 0))(parameters, x)
+        except RuntimeError:
+            return False
+        return True
+
+    def _check(self, shape: tuple[int, ...]) -> None:
+        if shape != (self.size,):
+            raise ModelError(
+                f"this model is a vector of {self.size} weights, got shape {tuple(shape)}"
+            )
+
+    def _refuse_what_is_not_fixed(self) -> None:
+        """Run a copy twice on the same input, and see whether it or its output has changed."""
+        for name, layer in self._module.named_modules():
+            if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p > 0:
+                raise ModelError(
+                    f"the layer {name or type(layer).__name__} ({type(layer).__name__}) draws "
+                    "random numbers, so its round could not be repeated; remove it or set p=0"
+                )
+        probe = copy.deepcopy(self._module)
+        before = {name: buffer.clone() for name, buffer in probe.named_buffers()}
+        x = torch.linspace(-1, 1, 2 * math.prod(self.example_shape)).view(2, *self.example_shape)
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                first, second = probe(x), probe(x)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise ModelError(
+                f"{type(probe).__name__} does not take samples of shape {self.example_shape}: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+        for name, buffer in probe.named_buffers():
+            if not torch.equal(buffer, before[name]):
+                layer_name = name.rpartition(".")[0]
+                kind = type(probe.get_submodule(layer_name)).__name__
+                raise ModelError(
+                    f"the layer {layer_name or kind} ({kind}) keeps statistics of its inputs "
+                    "which no update carries to the other peers; use GroupNorm instead"
+                )
+        if not isinstance(first, torch.Tensor) or first.ndim != 2 or len(first) != 2:
+            got = tuple(first.shape) if isinstance(first, torch.Tensor) else type(first).__name__
+            raise ModelError(
+                f"a model must return logits (batch, classes), got {got} for a batch of 2"
+            )
+        if not torch.equal(first, second):
+            raise ModelError(
+                f"{type(probe).__name__} returns different logits for the same input; "
+                "take out what draws random numbers or keeps a state"
+            )
+
+
+def as_tensor(w: Weights) -> torch.Tensor:
+    """Return the weights as the float32 tensor that gradients are computed at."""
+    return torch.from_numpy(np.asarray(w, dtype=np.float32))

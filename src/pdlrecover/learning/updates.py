@@ -1,0 +1,226 @@
+"""What a peer deals in a round: its clipped, weighted update, of one peer or of all at once.
+
+    g_i = α_i · (∇L_i(w) + λw),    L_i = mean cross-entropy over peer i's minibatch,
+
+clipped to the public L2 bound. α_i ∈ (0, 1] is the peer's data size over a public bound.
+
+Rules:
+
+- `gradients` computes all peers in one vectorised call per `chunk` of peers, and writes straight
+  into one (peers, d) buffer; `gradient_alone` is that for one peer. They agree to float32
+  rounding, and to the bit only with chunk=1: a product of larger matrices may sum in another
+  order.
+- With `local_steps` E > 1 the minibatch is cut in E parts, and a step of plain SGD with rate r is
+  taken on each: the update is α_i·(w − w_E)/r, which for E = 1 is the gradient.
+- A clipped vector has a norm of at most the bound when computed in float64, as the fixed-point
+  encoding requires.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.func import grad, vmap
+from torch.nn.functional import cross_entropy
+
+from pdlrecover.errors import DataError, ModelError, RangeError
+from pdlrecover.learning.flat_model import FlatModel, Weights, as_tensor
+from pdlrecover.learning.partition import Partition
+
+Parameters = dict[str, torch.Tensor]
+
+_CHUNK_NUMBERS = 1 << 22
+_CHUNK_PEERS = 64
+_BELOW = 1 - 2.0**-22
+"""Clipping aims this far below the bound, to stay under it after rounding to float32."""
+_SUSPECT = 1 - 1e-3
+"""From this share of the bound on, a float32 norm is computed again in float64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTraining:
+    """How a peer comes from its minibatch to its update."""
+
+    l2: float = 0.0
+    """λ: the objective gets λ/2·‖w‖²."""
+    steps: int = 1
+    """E: how many steps of SGD, each on its part of the minibatch."""
+    rate: float = 0.01
+    """r: their learning rate; without effect if there is one step."""
+
+    def __post_init__(self) -> None:
+        if not (self.l2 >= 0 and self.steps >= 1 and self.rate > 0):
+            raise ModelError(
+                "local training needs l2 ≥ 0, steps ≥ 1 and rate > 0, got "
+                f"l2={self.l2}, steps={self.steps}, rate={self.rate}"
+            )
+
+
+ONE_STEP = LocalTraining()
+
+
+def gradients(
+    model: FlatModel,
+    w: Weights,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    weights: torch.Tensor | None = None,
+    local: LocalTraining = ONE_STEP,
+    chunk: int | None = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return the (n, d) updates of n peers at w, for minibatches x (n, b, *shape) and y (n, b).
+
+    Row i is multiplied by weights[i] if they are given. `chunk` peers are computed at a time, by
+    default as many as the processor's cache likes; `out` is a buffer to write to, since touching
+    fresh memory every round costs as much as the gradients themselves.
+    """
+    _check_batch(x.shape[1:], y.shape[1:], model, local)
+    if out is None:
+        out = torch.empty(len(x), model.size)
+    scale = torch.ones(len(x)) if weights is None else weights.to(torch.float32)
+    parameters = model.parameters(as_tensor(w))
+    one = partial(_update, model, local)
+    many = vmap(one, in_dims=(None, 0, 0)) if model.vectorises else _looped(one)
+    step = chunk or min(_CHUNK_PEERS, max(1, _CHUNK_NUMBERS // model.size))
+    for i in range(0, len(x), step):
+        pieces = many(parameters, x[i : i + step], y[i : i + step])
+        rows, factors, start = out[i : i + step], scale[i : i + step, None], 0
+        for piece in pieces.values():
+            flat = piece.reshape(len(rows), -1)
+            torch.mul(flat, factors, out=rows[:, start : start + flat.shape[1]])
+            start += flat.shape[1]
+    return out
+
+
+def gradient_alone(
+    model: FlatModel,
+    w: Weights,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    local: LocalTraining = ONE_STEP,
+) -> torch.Tensor:
+    """Return the (d,) update of one peer at w, for its minibatch x (b, *shape) and y (b)."""
+    return gradients(model, w, x[None], y[None], local=local)[0]
+
+
+def clip(updates: torch.Tensor, bound: float) -> tuple[torch.Tensor, int]:
+    """Scale the rows that are longer than `bound` down to it, in place; return how many were.
+
+    Norms are taken in float32 first, and again in float64 for the rows near or above. That is
+    done in numpy: so many small calls are slow where torch's threads must wait for each other.
+    """
+    norms = torch.linalg.vector_norm(updates, dim=1).numpy()
+    rows = updates.numpy()
+    clipped = 0
+    for i in np.flatnonzero(~(norms <= _SUSPECT * bound)):
+        exact = rows[i].astype(np.float64)
+        norm = float(np.sqrt(np.einsum("i,i->", exact, exact)))
+        if not np.isfinite(norm):
+            raise RangeError(
+                f"the update in row {i} is not finite, so it cannot be dealt: the training has "
+                "diverged; lower the learning rate"
+            )
+        if norm > bound:
+            rows[i] *= bound / norm * _BELOW
+            clipped += 1
+    return updates, clipped
+
+
+def data_weights(partition: Partition, size_bound: int | None = None) -> NDArray[np.float64]:
+    """Return α_i = |D_i| / size_bound; the bound is public, by default the largest |D_i|."""
+    sizes = np.array([len(part) for part in partition], dtype=np.float64)
+    bound = sizes.max() if size_bound is None else size_bound
+    if sizes.min() < 1 or sizes.max() > bound:
+        raise DataError(
+            f"every peer must hold 1 to {bound:g} samples (the size bound), got {sizes.min():g} "
+            f"to {sizes.max():g}; raise the bound"
+        )
+    return sizes / bound
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Updates:
+    """The updates of any peers: `weighted` as computed, or called, clipped to `bound` too.
+
+    An attack on updates takes place between the two: `weighted`, corrupt, `clip`.
+    """
+
+    model: FlatModel
+    weights: NDArray[np.float64]
+    """α, by peer (see `data_weights`)."""
+    bound: float
+    """The largest L2 norm of an update."""
+    local: LocalTraining = ONE_STEP
+
+    def weighted(
+        self,
+        w: Weights,
+        peers: NDArray[np.int64],
+        x: torch.Tensor,
+        y: torch.Tensor,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the (n, d) updates of these n peers at w, for their minibatches."""
+        weights = torch.from_numpy(self.weights[peers])
+        return gradients(self.model, w, x, y, weights=weights, local=self.local, out=out)
+
+    def __call__(
+        self,
+        w: Weights,
+        peers: NDArray[np.int64],
+        x: torch.Tensor,
+        y: torch.Tensor,
+        out: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, int]:
+        """Return the clipped updates, and how many the bound has shortened."""
+        return clip(self.weighted(w, peers, x, y, out), self.bound)
+
+
+def _update(
+    model: FlatModel, local: LocalTraining, w: Parameters, x: torch.Tensor, y: torch.Tensor
+) -> Parameters:
+    """Return (w − w_E)/r: the sum of the gradients along E steps of SGD."""
+
+    def loss(w: Parameters, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        mean = cross_entropy(model.forward(w, x), y)
+        if local.l2:
+            mean = mean + local.l2 / 2 * sum(part.square().sum() for part in w.values())
+        return mean
+
+    total: Parameters = {}
+    parts = zip(x.tensor_split(local.steps), y.tensor_split(local.steps), strict=True)
+    for part_x, part_y in parts:
+        gradient = grad(loss)(w, part_x, part_y)
+        total = {k: total[k] + g for k, g in gradient.items()} if total else gradient
+        if local.steps > 1:
+            w = {k: w[k] - local.rate * g for k, g in gradient.items()}
+    return total
+
+
+def _looped(
+    one: Callable[[Parameters, torch.Tensor, torch.Tensor], Parameters],
+) -> Callable[[Parameters, torch.Tensor, torch.Tensor], Parameters]:
+    """Return what `vmap` would, for a module that torch cannot vectorise."""
+
+    def many(w: Parameters, x: torch.Tensor, y: torch.Tensor) -> Parameters:
+        pieces = [one(w, *sample) for sample in zip(x, y, strict=True)]
+        return {k: torch.stack([piece[k] for piece in pieces]) for k in pieces[0]}
+
+    return many
+
+
+def _check_batch(
+    x: tuple[int, ...], y: tuple[int, ...], model: FlatModel, local: LocalTraining
+) -> None:
+    if x[1:] != model.example_shape or x[:1] != y or x[0] < local.steps:
+        raise ModelError(
+            f"a minibatch must have samples of shape {model.example_shape}, as many labels, and "
+            f"one for each of the {local.steps} local steps; got samples {tuple(x)} and labels "
+            f"{tuple(y)}"
+        )

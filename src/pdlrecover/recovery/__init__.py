@@ -1,0 +1,1 @@
+"""Recovery: requests, schedule, guard, curvature, and one file per method."""

@@ -1,0 +1,94 @@
+"""`auto`: recover the way that this run calls for, without being told the attack.
+
+1. A plain SGD or momentum run with normal minibatches: accelerated retraining matches retraining
+   in a twentieth of the rounds, so nothing is replayed.
+2. Tiny minibatches (at most 4): the history averages out noise that fresh rounds would have to
+   average again, so PDLRecover replays it.
+3. An Adam run: first the *gate*. Open the kept peers' mean stored update over the last 10% of the
+   rounds and over the first 5, and take the ratio q of their norms. A small q says that the kept
+   peers' gradient has vanished where the run ended, so the history leads to the right place: replay
+   it with PDLRecover, then polish with a few fresh Adam rounds. A large q (or one that is not
+   finite) says that the history was pulled elsewhere: accelerated retraining for 0.8·T rounds.
+   A replay on which the guard keeps asking for exact rounds is given up for the same.
+"""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain, short_adam
+from pdlrecover.recovery.agreement import norm
+from pdlrecover.recovery.optimizers import Adam
+from pdlrecover.recovery.pdlrecover import HopelessError, Options, pdlrecover
+from pdlrecover.recovery.requests import Method, Original, Request, past
+from pdlrecover.recovery.retrain import train
+from pdlrecover.recovery.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoOptions:
+    """The constants of the decision."""
+
+    tiny_batch: int = 4
+    """Minibatches up to this size count as tiny."""
+    gate: float = 0.08
+    """The largest q with which the history is replayed."""
+    guard_limit: int = 12
+    """How many rounds the guard may ask for before a replay is given up."""
+    polish: int = 25
+    """Fresh Adam rounds after a replay."""
+    polish_rate: float = 0.01
+    open_pairs: bool = False
+    """Accept opened pairs, hence blocks of stored sums."""
+
+
+def auto(run: Original, batch_size: int, options: AutoOptions | None = None) -> Method:
+    """Choose between replaying the history and accelerated retraining, and do it."""
+    options = options or AutoOptions()
+    adam = isinstance(run.optimizer, Adam)
+    if not adam and batch_size > options.tiny_batch:
+        return (yield from accelerated_retrain(run, min(DEFAULT_ROUNDS, run.rounds)))
+    if not adam:
+        block = 20 if options.open_pairs else 1
+        replay = Options(
+            open_pairs=options.open_pairs, block=block, schedule=_fitted(run, Schedule())
+        )
+        return (yield from pdlrecover(run, replay))
+    fallback = math.ceil(0.8 * run.rounds)
+    q = yield from gate(run)
+    if not q <= options.gate:
+        return (yield from accelerated_retrain(run, fallback))
+    schedule = _fitted(run, Schedule(preparation=20, period=10, final=0))
+    replay = Options(
+        schedule=schedule,
+        open_pairs=options.open_pairs,
+        block=5 if options.open_pairs else 1,
+        guard_limit=options.guard_limit,
+    )
+    try:
+        model = yield from pdlrecover(run, replay)
+    except HopelessError:
+        return (yield from accelerated_retrain(run, fallback))
+    polish = min(options.polish, run.rounds)
+    last_rounds = range(run.rounds - polish, run.rounds)
+    return (yield from train(model, short_adam(polish, options.polish_rate), last_rounds))
+
+
+def gate(run: Original) -> Generator[Request, Any, float]:
+    """Return q = ‖mean stored update, last 10% of the rounds‖ / ‖the same, first 5‖."""
+    late = range(run.rounds - max(1, run.rounds // 10), run.rounds)
+    early = range(min(5, run.rounds))
+    end = yield from past(*late)
+    start = yield from past(*early)
+    size = norm(start.mean)
+    return norm(end.mean) / size if size > 0 else math.inf
+
+
+def _fitted(run: Original, schedule: Schedule) -> Schedule:
+    """Shrink a schedule to a short run."""
+    return replace(
+        schedule,
+        preparation=max(2, min(schedule.preparation, run.rounds // 4)),
+        final=min(schedule.final, run.rounds // 4),
+    )

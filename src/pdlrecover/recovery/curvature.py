@@ -1,0 +1,149 @@
+"""SS-L-BFGS: the curvature that recovery corrects stored updates with, while the pairs stay shared.
+
+Legend: W = [ΔW] public and G = [ΔG] shared, both d×s, oldest pair first; v the public displacement
+ŵ − w̄; Q a public positive diagonal (1 for SGD, √v̂ + ε of a replayed Adam).
+
+1. A = WᵀG is opened entry by entry as pairs come in; u = Gᵀv in every estimated round.
+2. In public, with D = diag(A), M the *strictly* lower triangle of A, ρ = τ·A_ss / (w_sᵀQw_s):
+
+       [ −D    Mᵀ    ] [p₁]   [ u      ]
+       [  M   ρWᵀQW  ] [p₂] = [ ρWᵀQv  ]
+
+3. H̃v = ρQv − G·p₁ − ρQW·p₂ (the compact direct form of Byrd, Nocedal & Schnabel 1994 with
+   B₀ = ρQ). Its shared part −G·p₁ has public coefficients, hence is linear in the shares.
+
+τ is 1, and ½ in a metric. H̃ fulfils the secant equation H̃·w_s = g_s for the newest pair.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pdlrecover.recovery import agreement
+from pdlrecover.recovery.requests import Dots, Request, Vector
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Correction:
+    """H̃v in two parts: coefficients of the shared pairs, and a public vector."""
+
+    coefficients: tuple[float, ...]
+    """−p₁, one for each pair, oldest first."""
+    public: Vector
+    """ρQv − ρQW·p₂."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Curvature:
+    """The last s pairs: their rounds, their public halves W, and what is open of A."""
+
+    size: int
+    rounds: list[int] = field(default_factory=list)
+    products: dict[tuple[int, int], float] = field(default_factory=dict)
+    """A by rounds: products[i, j] = ΔW_iᵀ ΔG_j, opened when an estimate first needs it."""
+    _rows: list[Vector] = field(default_factory=list)
+    _w: Vector | None = None
+    _gram: list[list[float]] | None = None
+
+    def add(self, round: int, displacement: Vector) -> None:  # noqa: A002 (the domain's word)
+        """Add the pair of a round, and drop the oldest beyond the size."""
+        self.rounds = [*self.rounds, round][-self.size :]
+        self._rows = [*self._rows, displacement][-self.size :]
+        self._w = self._gram = None
+
+    def estimate(
+        self, v: Vector, metric: Vector | None, damping: float
+    ) -> Generator[Request, Any, Correction | None]:
+        """Open u = Gᵀv, and what is not open yet of A; return H̃v, or None if it cannot be had."""
+        if self._w is None:
+            self._w = np.stack(self._rows)
+        if metric is None and self._gram is None:
+            self._gram = [agreement.dots(self._w, row) for row in self._w]
+        yield from self._open_products(self._w)
+        u = yield Dots(pairs=tuple(self.rounds), vectors=v[None])
+        a = [[self.products[i, j] for j in self.rounds] for i in self.rounds]
+        gram = self._gram if metric is None else None
+        return correction(a, [float(x) for x in u[0]], self._w, v, metric, damping, gram)
+
+    def _open_products(self, w: Vector) -> Generator[Request, Any, None]:
+        """Open the rows and columns of A that belong to new pairs."""
+        new = [b for b in self.rounds if (b, b) not in self.products]
+        old = [b for b in self.rounds if b not in new]
+        self.products = {k: a for k, a in self.products.items() if {*k} <= {*self.rounds}}
+        for vectors, pairs in ((new, self.rounds), (old, new)):
+            if vectors and pairs:
+                rows = np.stack([w[self.rounds.index(b)] for b in vectors])
+                opened = yield Dots(pairs=tuple(pairs), vectors=rows)
+                for i, values in zip(vectors, opened, strict=True):
+                    self.products.update(
+                        {(i, j): float(x) for j, x in zip(pairs, values, strict=True)}
+                    )
+
+
+def correction(
+    a: list[list[float]],
+    u: list[float],
+    w: Vector,
+    v: Vector,
+    metric: Vector | None = None,
+    damping: float = 1.0,
+    gram: list[list[float]] | None = None,
+) -> Correction | None:
+    """Do steps 2 and 3 in public. w has one displacement a row; None if the system is singular.
+
+    `gram` is WᵀQW where it is known already.
+    """
+    s = len(u)
+    weighted = w if metric is None else w * metric
+    if gram is None:
+        gram = [agreement.dots(weighted, row) for row in w]
+    along = agreement.dots(weighted, v)
+    if not gram[-1][-1] > 0:
+        return None
+    rho = damping * a[-1][-1] / gram[-1][-1]
+    upper = [
+        [-a[i][i] if i == j else 0.0 for j in range(s)]
+        + [a[j][i] if j > i else 0.0 for j in range(s)]
+        for i in range(s)
+    ]
+    lower = [
+        [a[i][j] if i > j else 0.0 for j in range(s)] + [rho * gram[i][j] for j in range(s)]
+        for i in range(s)
+    ]
+    solution = agreement.solve(upper + lower, u + [rho * x for x in along])
+    if solution is None:
+        return None
+    p1, p2 = solution[:s], solution[s:]
+    inner = v.copy()
+    for coefficient, row in zip(p2, w, strict=True):
+        inner -= coefficient * row
+    public = rho * inner if metric is None else rho * (metric * inner)
+    return Correction(coefficients=tuple(-p for p in p1), public=public)
+
+
+@dataclass(kw_only=True, eq=False)
+class OpenedCurvature:
+    """The last s pairs with both halves in the clear."""
+
+    size: int
+    displacements: list[Vector] = field(default_factory=list)
+    differences: list[Vector] = field(default_factory=list)
+
+    def add(self, displacement: Vector, difference: Vector) -> None:
+        """Add a pair (ΔW, ΔG) and drop the oldest beyond the size."""
+        self.displacements = [*self.displacements, displacement][-self.size :]
+        self.differences = [*self.differences, difference][-self.size :]
+
+    def product(self, v: Vector, metric: Vector | None, damping: float) -> Vector | None:
+        """Return H̃v, or None where it cannot be computed."""
+        w, g = np.stack(self.displacements), np.stack(self.differences)
+        a = [agreement.dots(g, row) for row in w]
+        found = correction(a, agreement.dots(g, v), w, v, metric, damping)
+        if found is None:
+            return None
+        total = found.public
+        for coefficient, row in zip(found.coefficients, g, strict=True):
+            total = total + coefficient * row
+        return total

@@ -1,0 +1,23 @@
+"""Historical information: the stored updates of the kept peers again, without any correction.
+
+    ŵ_{t+1} = step(ŵ_t, Σ_K g(w̄_t) / Σ_K α)
+
+`tuned` replaces the last k rounds by exact ones: replay-then-tune.
+"""
+
+from pdlrecover.errors import PlanError
+from pdlrecover.recovery.requests import Method, Original, Stepped, past, update
+
+
+def historical(run: Original, tuned: int = 0) -> Method:
+    """Replay the stored updates of the kept peers, then tune for so many exact rounds."""
+    if not 0 <= tuned <= run.rounds:
+        raise PlanError(f"a run of {run.rounds} rounds cannot end in {tuned} exact ones")
+    stepper = run.optimizer.start()
+    model = run.models[0].copy()
+    for t in range(run.rounds):
+        exact = t >= run.rounds - tuned
+        total = yield from update(t, model) if exact else past(t)
+        model = stepper.step(model, total.mean)
+        yield Stepped(round=t, model=model, exact=exact)
+    return model

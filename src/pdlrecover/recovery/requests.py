@@ -1,0 +1,141 @@
+"""The requests that a method makes, and what it is answered.
+
+Rules:
+
+- A method is a generator: it yields requests and is sent the answers, and returns the model. It
+  never sees a share, a socket or a clock; whatever engine drives it, its text is the same.
+- Each request but `Stepped` is one opening. What is opened is always about the *kept* peers, whom
+  the engine knows and the method does not. So the list of requests is the list of what was
+  revealed: the ledger.
+- A sum comes with the sum of the peers' weights: Σ gᵢ and Σ αᵢ, opened together.
+- A pair is named by its round b: it is the shared difference of the fresh sum of an `Update` in
+  round b and the stored sum of that round. It exists once that update has been asked for.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdlrecover.field import FixedPoint
+
+Vector = NDArray[np.float64]
+"""Public real numbers: a model, a direction."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Update:
+    """The sum of fresh updates of the kept peers at a model: one exact round. Answer: `Sum`."""
+
+    round: int
+    at: Vector
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Past:
+    """The sum of the kept peers' stored updates over a block of rounds. Answer: `Sum`."""
+
+    rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dots:
+    """Dot products of public vectors with shared pairs. Answer: array (vectors, pairs)."""
+
+    pairs: tuple[int, ...]
+    vectors: Vector
+    """One public vector a row."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Direction:
+    """The stored sum of a round plus Σ_b coefficient_b · pair_b. Answer: `Sum`."""
+
+    round: int
+    pairs: tuple[int, ...]
+    coefficients: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Individual:
+    """One peer's stored update: only an engine without privacy answers. Answer: `Sum`."""
+
+    round: int
+    peer: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stepped:
+    """No request but news: the model after a round, for curves and progress. No answer."""
+
+    round: int
+    model: Vector
+    exact: bool
+    """Whether the round was an exact one."""
+    fallback: bool = False
+    """Whether it was exact because the guard asked for it."""
+
+
+Request = Update | Past | Dots | Direction | Individual | Stepped
+Method = Generator[Request, Any, Vector]
+"""A recovery under way; it returns the recovered model."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sum:
+    """An opened sum of updates, and of their weights."""
+
+    values: Vector
+    weight: float
+
+    @property
+    def mean(self) -> Vector:
+        """The weighted mean update: what an optimiser steps along."""
+        return self.values / self.weight
+
+
+class Stepper(Protocol):
+    """A server optimiser under way: the public state that turns mean updates into steps."""
+
+    def step(self, model: Vector, mean: Vector) -> Vector:
+        """Return the next model."""
+
+    def metric(self, epsilon: float) -> Vector | None:
+        """Return the diagonal that the optimiser divides by, or None if it does not."""
+
+
+class Optimizer(Protocol):
+    """How training turns mean updates into steps."""
+
+    def start(self) -> Stepper:
+        """Return the optimiser in its first state."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Original:
+    """What everybody knows of the run that is to be recovered."""
+
+    models: Sequence[Vector]
+    """w̄_0 … w̄_T."""
+    optimizer: Optimizer
+    code: FixedPoint
+    """The encoding, whose headroom bounds public vectors and coefficients."""
+
+    @property
+    def rounds(self) -> int:
+        """T: how many rounds the run had."""
+        return len(self.models) - 1
+
+
+def update(round: int, at: Vector) -> Generator[Request, Any, Sum]:  # noqa: A002 (the domain's word)
+    """Ask for one exact round."""
+    answer: Sum = yield Update(round=round, at=at)
+    return answer
+
+
+def past(*rounds: int) -> Generator[Request, Any, Sum]:
+    """Ask for stored sums, added up over the rounds."""
+    answer: Sum = yield Past(rounds=rounds)
+    return answer

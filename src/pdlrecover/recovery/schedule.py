@@ -1,0 +1,69 @@
+"""Which rounds of a recovery are exact, and the guard that asks for more of them."""
+
+import math
+import statistics
+from collections import deque
+from dataclasses import dataclass, field
+
+from pdlrecover.errors import PlanError
+from pdlrecover.recovery.agreement import norm
+from pdlrecover.recovery.requests import Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """T_p exact rounds first, one in every T_r after, T_f at the end; s pairs of curvature."""
+
+    preparation: int = 25
+    """T_p: exact rounds at the start, which also fill the buffer."""
+    period: int = 30
+    """T_r: after the preparation, every so many-th round is exact."""
+    final: int = 25
+    """T_f: exact rounds at the end."""
+    buffer: int = 4
+    """s: how many pairs of curvature are kept."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("preparation", 2), ("period", 1), ("final", 0), ("buffer", 1)):
+            if getattr(self, name) < least:
+                raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
+
+    def check(self, rounds: int) -> None:
+        """Check that a run of so many rounds has room for this schedule."""
+        if self.preparation + self.final > rounds:
+            raise PlanError(
+                f"{self.preparation} preparation and {self.final} final rounds do not fit a run of "
+                f"{rounds}; lower them to {rounds // 4} each, or retrain"
+            )
+
+    def is_exact(self, t: int, rounds: int) -> bool:
+        """Say whether round t of so many is planned to be exact."""
+        periodic = t >= self.preparation and (t - self.preparation + 1) % self.period == 0
+        return t < self.preparation or t >= rounds - self.final or periodic
+
+    def exact_rounds(self, rounds: int) -> int:
+        """Return how many rounds are planned to be exact."""
+        return sum(self.is_exact(t, rounds) for t in range(rounds))
+
+
+@dataclass(kw_only=True, eq=False)
+class Guard:
+    """Refuse an estimate whose norm exceeds `factor` times the median of the last exact ones."""
+
+    factor: float = 2.0
+    memory: int = 8
+    trips: int = 0
+    _norms: deque[float] = field(default_factory=deque)
+
+    def learn(self, mean: Vector) -> None:
+        """Remember the norm of an exact mean update."""
+        self._norms.append(norm(mean))
+        if len(self._norms) > self.memory:
+            self._norms.popleft()
+
+    def accepts(self, mean: Vector) -> bool:
+        """Say whether an estimated mean update may be used; count it if not."""
+        size = norm(mean)
+        fine = math.isfinite(size) and size <= self.factor * statistics.median(self._norms)
+        self.trips += not fine
+        return fine

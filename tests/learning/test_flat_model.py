@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pdlrecover.errors import ModelError
+from pdlrecover.learning import FlatModel
+
+
+class Own(nn.Module):
+    """A user's own module: tied weights, a constant buffer, a frozen layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.frozen = nn.Linear(4, 3).requires_grad_(False)
+        self.register_buffer("shift", torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.frozen(self.second(torch.relu(self.first(x))) + self.shift)
+
+
+def test_a_module_with_other_weights_computes_what_the_flat_model_does() -> None:
+    module = Own()
+    model = FlatModel(module, (4,))
+    assert model.size == 16 + 4 + 4
+    w = np.random.default_rng(0).normal(size=model.size)
+    x = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    built = model.module_with(w)
+    assert isinstance(built, Own)
+    torch.testing.assert_close(built(x), model.logits(torch.from_numpy(w).float(), x))
+    assert torch.equal(built.first.weight, built.second.weight)
+    assert torch.equal(built.frozen.weight, module.frozen.weight)
+
+
+def test_the_initial_weights_are_the_modules_own_and_the_module_stays_untouched() -> None:
+    module = nn.Linear(3, 2)
+    model = FlatModel(module, (3,))
+    expected = torch.cat([module.weight.flatten(), module.bias]).detach().double().numpy()
+    np.testing.assert_array_equal(model.initial, expected)
+    assert model.initial.dtype == np.float64
+    model.module_with(model.initial + 1)
+    np.testing.assert_array_equal(module.bias.detach().numpy(), expected[6:].astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("module", "complaint"),
+    [
+        (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), r"layer 1 \(BatchNorm1d\).*GroupNorm"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), r"layer 1 \(Dropout\).*set p=0"),
+        (nn.ReLU(), "no trainable parameters"),
+        (nn.Linear(5, 2), r"does not take samples of shape \(4,\)"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Unflatten(1, (2, 2))), r"logits \(batch, classes\)"),
+        (nn.Sequential(nn.Linear(4, 4), nn.RReLU()), "different logits for the same input"),
+    ],
+)
+def test_a_module_that_is_no_fixed_function_of_its_weights_is_refused(module, complaint) -> None:
+    with pytest.raises(ModelError, match=complaint):
+        FlatModel(module, (4,))
+
+
+def test_weights_that_are_not_finite_are_refused() -> None:
+    module = nn.Linear(3, 2)
+    with torch.no_grad():
+        module.weight[0, 0] = float("nan")
+    with pytest.raises(ModelError, match="not finite"):
+        FlatModel(module, (3,))
+
+
+def test_group_norm_and_switched_off_layers_are_accepted() -> None:
+    FlatModel(nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4), nn.Dropout(0.0)), (4,))
+    evaluated = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)).eval()
+    FlatModel(evaluated, (4,))
+
+
+def test_weights_of_another_size_are_refused() -> None:
+    model = FlatModel(nn.Linear(3, 2), (3,))
+    with pytest.raises(ModelError, match=r"8 weights, got shape \(9,\)"):
+        model.module_with(np.zeros(9))
+    with pytest.raises(ModelError, match="8 weights"):
+        model.logits(torch.zeros(2, 4), torch.zeros(1, 3))
