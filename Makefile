@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test check lint bench clean
 
 demo: .venv/.runtime
-	$(BIN)/python examples/lost_and_lying.py
+	$(BIN)/pdlrecover demo
 
 test: .venv/.dev lint
 	$(BIN)/pytest
@@ -21,6 +21,7 @@ lint: .venv/.dev
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/sharing.py --record results/benchmarks/sharing.json
+	$(BIN)/python benchmarks/simulation.py --record results/benchmarks/simulation.json
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -1,6 +1,6 @@
 """Deal a vector to 20 peers, lose 5 of them, let one lie, open it all the same.
 
-Run it with `make demo`, or `python examples/lost_and_lying.py`.
+Run it with `python examples/lost_and_lying.py`.
 """
 
 import time

@@ -56,3 +56,65 @@ def test_help_has_an_example():
 
 def test_version():
     assert run("--version").stdout.strip() == pdlrecover.__version__
+
+
+def test_simulate_writes_a_result(tmp_path):
+    config = tmp_path / "small.toml"
+    config.write_text('peers = 10\nmalicious = 2\nrounds = 30\nmodel = "mlp-8"\nclear = true\n')
+    out = tmp_path / "out"
+    flags = ["--config", str(config), "--methods", "retrain,pdlrecover", "--out", str(out)]
+    result = run("simulate", *flags, "--seed", "3")
+    assert result.returncode == 0, result.stderr
+    record = json.loads((out / "result.json").read_text())
+    assert record["seed"] == record["config"]["seed"] == 3
+    assert list(record["methods"]) == ["poisoned", "retrain", "pdlrecover"]
+    assert str(out / "curves.svg") in result.stdout
+    assert (out / "curves.svg").exists()
+    again = run("simulate", *flags, "--seed", "3")
+    assert again.returncode == 0
+    other = run("simulate", *flags, "--seed", "4")
+    assert other.returncode == 2
+    assert "another config (seed differ)" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--malicious", "30"], "leaves nobody to recover"),
+        (["--methods", "magic"], "no method is called 'magic'"),
+        (["--leavers", "1"], "would reveal its updates"),
+        (["--dataset", "mnist", "--data-dir", "nowhere"], "nowhere"),
+        (["--config", "none.toml"], "cannot be read"),
+    ],
+)
+def test_simulations_that_cannot_be_are_one_sentence_and_exit_code_2(tmp_path, flags, message):
+    result = run("simulate", "--rounds", "20", "--out", str(tmp_path), *flags)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_reproduce_lists_what_it_knows():
+    result = run("reproduce", "table-99")
+    assert result.returncode == 2
+    assert "known are bound" in result.stderr
+
+
+@pytest.mark.slow
+def test_the_bound_is_reproduced(tmp_path):
+    result = run("reproduce", "bound", "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("Theorem 1 holds") == 3
+    assert (tmp_path / "bound.svg").exists()
+
+
+@pytest.mark.slow
+def test_the_demo_tells_the_whole_story(tmp_path):
+    result = run("demo", "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    methods = json.loads((tmp_path / "result.json").read_text())["methods"]
+    assert methods["poisoned"]["attack_success"] >= 0.9
+    assert methods["pdlrecover"]["attack_success"] <= 0.1
+    assert methods["pdlrecover"]["accuracy"] >= methods["retrain"]["accuracy"] - 0.01
+    assert methods["pdlrecover"]["exact_rounds"] <= 0.25 * 240
+    assert "Record:" in result.stdout

@@ -8,6 +8,7 @@ from rich.console import Console
 
 import pdlrecover
 from pdlrecover.cli.demo import demo
+from pdlrecover.cli.download import download
 from pdlrecover.cli.plan import plan
 from pdlrecover.cli.reproduce import reproduce
 from pdlrecover.cli.simulate import simulate
@@ -32,6 +33,7 @@ app.command(
     epilog="Example: `pdlrecover simulate --dataset mnist --data-dir data --peers 200 "
     "--malicious 40 --rounds 1000 --methods retrain,pdlrecover --out out/mnist`"
 )(simulate)
+app.command(epilog="Example: `pdlrecover download mnist --data-dir data`")(download)
 app.command(epilog="Example: `pdlrecover reproduce bound --out out/bound`")(reproduce)
 
 

@@ -10,7 +10,9 @@ Rules:
 """
 
 import json
+import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -47,8 +49,10 @@ class RunHistory:
 
     def __init__(self, layout: Layout, folder: Path | None = None, *, resume: bool = False) -> None:
         self.layout = layout
-        self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="pdlrecover-")
-        self.folder = folder or Path(self._temporary.name)  # type: ignore[union-attr]
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="pdlrecover-"))
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_or_write_layout()
         sums_shape = (len(layout.cohorts), *layout.record)

@@ -122,6 +122,4 @@ def read_text(place: Path) -> NDArray[np.float32]:
 
 
 def _command(path: str, folder: Path) -> str:
-    name = path.split("/")[0]
-    call = f"from pdlrecover.learning import download; download('{name}', '{folder}')"
-    return f'python -c "{call}"'
+    return f"`pdlrecover download {path.split('/')[0]} --data-dir {folder}`"

@@ -1,0 +1,31 @@
+"""`pdlrecover download`: fetch a dataset, with a progress bar."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from pdlrecover.learning import download as fetch
+from pdlrecover.learning.files import data_folder
+
+
+def download(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or har.")],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where it goes.", envvar="PDLRECOVER_DATA", show_envvar=True),
+    ] = None,
+) -> None:
+    """Fetch a dataset from where it is published, and check it."""
+    console = Console()
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=console) as bars:
+        task = bars.add_task(name, total=None)
+
+        def show(done: int, size: int) -> None:
+            bars.update(task, completed=done, total=size or None)
+
+        fetch(name, data_dir, show)
+    console.print(f"{name} is in {data_folder(data_dir)}", soft_wrap=True)

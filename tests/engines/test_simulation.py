@@ -1,0 +1,220 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import small
+
+from pdlrecover.engines.custody import Clear, Faults, Shared
+from pdlrecover.engines.simulation import Simulation
+from pdlrecover.errors import HistoryError, PlanError, ToleranceError
+from pdlrecover.field import F61, Seeded
+from pdlrecover.recovery.methods import METHODS, Settings
+from pdlrecover.recovery.pdlrecover import Options
+from pdlrecover.recovery.requests import Direction, Dots, Individual, Past
+from pdlrecover.sharing import Scheme
+
+SHARED = small.trained()
+CLEAR = small.trained(clear=True)
+
+
+def recovered(federation, method="pdlrecover", settings=small.SETTINGS, **arguments):
+    return federation.recover(
+        small.REMOVED, method, reason="malicious", settings=settings, **arguments
+    )
+
+
+def test_training_on_shares_and_in_the_clear_is_the_same_to_the_bit():
+    assert len(SHARED.history.models) == 41
+    for shared, clear in zip(SHARED.original.models, CLEAR.original.models, strict=True):
+        np.testing.assert_array_equal(shared, clear)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_on_shares_and_in_the_clear_is_the_same_to_the_bit(method):
+    np.testing.assert_array_equal(
+        recovered(SHARED, method).weights, recovered(CLEAR, method).weights
+    )
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_other_optimizers_are_the_same_on_shares_and_in_the_clear(optimizer):
+    pair = [small.trained(optimizer=optimizer, rate=0.05, clear=clear) for clear in (True, False)]
+    np.testing.assert_array_equal(recovered(pair[0]).weights, recovered(pair[1]).weights)
+
+
+def test_one_dealing_of_the_sum_opens_to_the_same_as_a_dealing_by_every_peer():
+    people, scheme = SHARED.population, SHARED.scheme
+    w = people.updates.model.initial
+    each = people.sums(0, w, [[peer] for peer in range(small.PEERS)])
+    custody = Shared(scheme=scheme, length=people.code.length, responders=tuple(range(8)))
+    separate = custody.total([custody.read(row[None])[0] for row in custody.deal(each)])
+    at_once = custody.read(custody.deal(each.sum(axis=0)[None]))[0]
+    assert not np.array_equal(separate, at_once)  # other randomness, other shares
+    np.testing.assert_array_equal(custody.open(separate), custody.open(at_once))
+    np.testing.assert_array_equal(custody.open(separate), people.sums(0, w, [range(8)])[0])
+
+
+@pytest.mark.parametrize(
+    "faults", [Faults(absent=(5,)), Faults(liars=(3,)), Faults(absent=(7,), liars=(4,))]
+)
+def test_absent_and_lying_peers_change_nothing(faults):
+    plain = recovered(SHARED).weights
+    np.testing.assert_array_equal(recovered(SHARED, faults=faults).weights, plain)
+
+
+def test_liars_are_caught():
+    people = SHARED.population
+    custody = Shared(
+        scheme=SHARED.scheme,
+        length=people.code.length,
+        responders=tuple(range(8)),
+        faults=Faults(liars=(6,)),
+    )
+    sums = people.sums(0, people.updates.model.initial, [range(8)])
+    np.testing.assert_array_equal(custody.open(custody.read(custody.deal(sums))[0]), sums[0])
+    assert custody.caught == {6}
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_opened_pairs_without_blocks_agree_to_the_fixed_point_step(optimizer):
+    federation = small.trained(optimizer=optimizer, rate=0.3 if optimizer == "sgd" else 0.03)
+    options = Options(schedule=small.SETTINGS.options.schedule, open_pairs=True)
+    opened = recovered(federation, settings=Settings(options=options))
+    shared = recovered(federation)
+    # One step of 2^−20 in each of 40 rounds' updates, through a rate below 1.
+    np.testing.assert_allclose(opened.weights, shared.weights, atol=40 * 2.0**-20)
+    assert not np.array_equal(opened.weights, federation.original.models[-1])
+
+
+def test_with_nobody_removed_recovery_is_training():
+    state = SHARED.recover([], settings=small.SETTINGS)
+    np.testing.assert_array_equal(state.weights, SHARED.original.models[-1])
+
+
+def test_the_ledger_counts_what_was_opened():
+    ledger = recovered(SHARED).ledger
+    exact = small.SETTINGS.options.schedule.exact_rounds(40)
+    assert ledger.exact_rounds == exact
+    assert ledger.gradient_evaluations == 6 * exact
+    assert ledger.openings["fresh sums"] == exact
+    assert ledger.openings["directions"] == 40 - exact
+    d = SHARED.population.updates.model.size
+    assert ledger.numbers["directions"] == (40 - exact) * (d + 1)
+    assert set(ledger.openings) == {"fresh sums", "directions", "dot products"}
+    record = ledger.record()
+    assert record["opened"]["directions"]["of"] == "6 kept peers together"
+    seconds = record["seconds"]
+    assert seconds["total"] == pytest.approx(
+        sum(seconds[part] for part in ("gradient", "dealing", "opening", "estimation"))
+    )
+
+
+def test_bytes_in_the_ledger_are_counted_per_message():
+    ledger = recovered(SHARED, "historical").ledger
+    blocks = SHARED.scheme.quorums.blocks(SHARED.population.code.length)
+    assert ledger.bytes_per_peer == 40 * 5 * 8 * blocks  # to the five other kept peers
+
+
+def one_request(request):
+    yield request
+    return np.zeros(1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Individual(round=0, peer=3), "asks for the update of peer 3 alone"),
+        (Past(rounds=(99,)), "round 99 was asked for"),
+        (Dots(pairs=(1,), vectors=np.ones((1, 38))), "no pair of round 1"),
+        (Direction(round=0, pairs=(1,), coefficients=(1.0,)), "no pair of round 1"),
+        (Direction(round=0, pairs=(), coefficients=(1e9,)), "do not fit the encoding"),
+    ],
+)
+def test_requests_that_cannot_be_answered_say_why(request_, message):
+    engine = SHARED._simulation
+    with pytest.raises(PlanError, match=message):
+        engine.drive(one_request(request_), kept=range(2, 8))
+
+
+def test_too_few_peers_to_answer_is_refused():
+    with pytest.raises(ToleranceError, match="openings need"):
+        recovered(SHARED, faults=Faults(absent=(4, 5, 6)))
+
+
+def test_training_goes_on_where_it_was_interrupted(tmp_path):
+    class EnoughError(Exception):
+        pass
+
+    def stop(step):
+        if step.round == 17:
+            raise EnoughError
+
+    first = small.federation(folder=tmp_path)
+    with pytest.raises(EnoughError):
+        first.train(40, 0.3, observer=stop)
+    assert len(first.history.sums) == 18
+    second = small.federation(folder=tmp_path)
+    second.train(40, 0.3)
+    np.testing.assert_array_equal(second.original.models[-1], SHARED.original.models[-1])
+
+
+def test_a_history_of_another_training_is_not_continued(tmp_path):
+    first = small.federation(folder=tmp_path)
+    first.train(5, 0.3)
+    (tmp_path / "models.bin").write_bytes((tmp_path / "models.bin").read_bytes()[: 5 * 38 * 8])
+    second = small.federation(folder=tmp_path)
+    with pytest.raises(HistoryError, match="not the one that training came to"):
+        second.train(8, 0.2)
+
+
+def test_clear_dot_products_cannot_overflow():
+    held = np.array([[2**40, -(2**40)], [2**39, 2**39]])
+    found = Clear(length=2).dots(list(held), np.array([[2**19, -(2**19)]]))
+    assert found.tolist() == [[2**60, 0]]
+
+
+def test_shares_can_be_seeded():
+    people = SHARED.population
+    sums = people.sums(0, people.updates.model.initial, [range(8)])
+    dealt = [
+        Shared(
+            scheme=SHARED.scheme, length=38 + 1, responders=tuple(range(8)), source=Seeded(1)
+        ).deal(sums)
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(dealt[0], dealt[1])
+    assert F61.elements(dealt[0]).shape == (1, 8, SHARED.scheme.quorums.blocks(39))
+
+
+def test_the_public_path_has_the_same_bits_with_one_and_with_two_threads():
+    """Gradients are each peer's own; what all must agree on is computed from what was opened."""
+    script = (
+        "import hashlib, numpy as np, torch, sys; sys.path.insert(0, sys.argv[1])\n"
+        "torch.set_num_threads(int(sys.argv[2]))\n"
+        "from tests_public_path import digest; print(digest())"
+    )
+    folder = Path(__file__).parent
+    digests = set()
+    for threads in ("1", "2"):
+        environment = {**os.environ, "PDLRECOVER_THREADS": threads, "OMP_NUM_THREADS": threads}
+        environment["OPENBLAS_NUM_THREADS"] = threads
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(folder), threads],
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+        digests.add(done.stdout.strip())
+    assert len(digests) == 1
+
+
+def test_an_engine_without_history_is_refused():
+    fresh = small.federation()
+    with pytest.raises(PlanError, match="train the federation first"):
+        fresh.recover([0, 1])
+    assert isinstance(fresh._simulation, Simulation)
+    assert isinstance(fresh.scheme, Scheme)

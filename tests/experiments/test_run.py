@@ -1,0 +1,134 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.experiments import run as module
+from pdlrecover.experiments.bound import BOUND, measure_bound
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.figures import draw_curves
+from pdlrecover.experiments.run import run
+from pdlrecover.recovery.methods import METHODS
+
+SMALL = Config(
+    peers=10,
+    malicious=2,
+    rounds=40,
+    learning_rate=0.3,
+    model="mlp-8",
+    clear=True,
+    methods=("retrain", "pdlrecover", "retrain-k"),
+)
+
+
+class Interrupting:
+    """A progress that is interrupted, as by ctrl-C, in one round of one method."""
+
+    def __init__(self, name, at):
+        self.name, self.at, self.seen = name, at, []
+
+    def start(self, name, rounds):
+        self.seen.append(name)
+
+    def step(self, name, round, accuracy):  # noqa: A002
+        if (name, round) == (self.name, self.at):
+            raise KeyboardInterrupt
+
+    def end(self, name):
+        pass
+
+
+def test_a_record_has_everything_that_is_promised(tmp_path):
+    result = run(replace(SMALL, methods=tuple(METHODS), clear=False), tmp_path)
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    assert {"config", "seed", "versions", "commit", "methods"} <= set(result)
+    assert set(result["methods"]) == {"poisoned", *METHODS}
+    for entry in result["methods"].values():
+        assert {
+            "accuracy",
+            "attack_success",
+            "exact_rounds",
+            "gradient_evaluations",
+            "fallback_rounds",
+            "seconds",
+            "bytes_per_peer",
+            "distance_to_retrain",
+            "opened",
+            "curve",
+        } <= set(entry)
+        assert 0 <= entry["accuracy"] <= 1
+        assert {"gradient", "dealing", "opening", "estimation", "total"} == set(entry["seconds"])
+        assert len(entry["curve"]["round"]) == len(entry["curve"]["accuracy"])
+    assert result["methods"]["retrain"]["distance_to_retrain"] == 0
+    assert result["methods"]["pdlrecover"]["distance_to_retrain"] > 0
+    used = result["methods"]["pdlrecover"]["exact_rounds"]
+    assert result["methods"]["retrain-k"]["exact_rounds"] == used
+    assert not (tmp_path / "history").exists()
+    figure = draw_curves(result, tmp_path / "curves.svg").read_text()
+    assert figure.startswith("<?xml")
+    assert "pdlrecover" in figure
+
+
+@pytest.mark.parametrize(("name", "at"), [("poisoned", 11), ("pdlrecover", 20)])
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, name, at):
+    whole = run(SMALL, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(SMALL, tmp_path / "parts", progress=Interrupting(name, at))
+    rest = Interrupting(None, None)
+    parts = run(SMALL, tmp_path / "parts", progress=rest)
+    for method in ("poisoned", *SMALL.methods):
+        for key in ("accuracy", "exact_rounds", "distance_to_retrain"):
+            assert parts["methods"][method][key] == whole["methods"][method][key]
+    assert ("retrain" in rest.seen) == (name == "poisoned")
+    assert run(SMALL, tmp_path / "parts", progress=Interrupting("poisoned", 1)) == parts
+
+
+def test_a_result_of_another_config_is_not_overwritten(tmp_path):
+    run(replace(SMALL, methods=("historical",)), tmp_path)
+    with pytest.raises(HistoryError, match="another config \\(seed differ\\)"):
+        run(replace(SMALL, seed=7), tmp_path)
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(HistoryError, match="is damaged"):
+        run(SMALL, tmp_path)
+
+
+def test_more_methods_can_be_added_to_a_result(tmp_path):
+    first = run(replace(SMALL, methods=("historical",)), tmp_path)
+    both = run(replace(SMALL, methods=("historical", "retrain-k")), tmp_path)
+    assert both["methods"]["historical"]["accuracy"] == first["methods"]["historical"]["accuracy"]
+    assert "retrain-k" in both["methods"]
+
+
+def test_a_single_leaver_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_train", lambda *a: pytest.fail("trained"))
+    with pytest.raises(PlanError, match="would reveal its updates"):
+        run(replace(SMALL, malicious=0, leavers=1), tmp_path)
+
+
+def test_results_do_not_depend_on_sharing(tmp_path):
+    clear = run(SMALL, tmp_path / "clear")
+    shared = run(replace(SMALL, clear=False), tmp_path / "shared")
+    for method in ("poisoned", *SMALL.methods):
+        assert clear["methods"][method]["curve"] == shared["methods"][method]["curve"]
+        kept = [
+            np.load(tmp_path / mode / "models" / f"{method}.npy") for mode in ("clear", "shared")
+        ]
+        np.testing.assert_array_equal(kept[0], kept[1])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_theorem_1_holds(seed):
+    bound = measure_bound(replace(BOUND, rounds=120, seed=seed))
+    assert bound.holds()
+    assert bound.z > 0
+    assert bound.distance[-1] > 0
+    assert bound.rate <= min(1 / bound.convexity, 1 / bound.smoothness)
+
+
+def test_theorem_1_is_only_claimed_where_it_applies():
+    with pytest.raises(PlanError, match="L2-regularised logistic regression"):
+        measure_bound(replace(BOUND, model="mlp"))
+    with pytest.raises(PlanError, match="needs a learning rate of at most"):
+        measure_bound(replace(BOUND, learning_rate=5.0))

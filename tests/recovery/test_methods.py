@@ -1,0 +1,236 @@
+"""Methods are generators: here they are driven by hand, on a problem one can see through."""
+
+import numpy as np
+import pytest
+
+from pdlrecover.errors import PlanError
+from pdlrecover.field import FixedPoint
+from pdlrecover.recovery.auto import AutoOptions, auto
+from pdlrecover.recovery.methods import METHODS, Settings, start
+from pdlrecover.recovery.optimizers import SGD, Adam, Rate
+from pdlrecover.recovery.pdlrecover import HopelessError, Options, pdlrecover
+from pdlrecover.recovery.requests import (
+    Direction,
+    Dots,
+    Individual,
+    Original,
+    Past,
+    Stepped,
+    Sum,
+    Update,
+)
+from pdlrecover.recovery.retrain import train
+from pdlrecover.recovery.schedule import Schedule
+
+D, ROUNDS = 6, 30
+SCHEDULE = Schedule(preparation=4, period=6, final=3, buffer=3)
+
+
+class Quadratics:
+    """Peers with gradients H_i(w − c_i), in the clear: the obvious engine."""
+
+    def __init__(self, kept, optimizer, rounds=ROUNDS):
+        rng = np.random.default_rng(0)
+        roots = rng.normal(size=(4, D, D))
+        self.hessians = roots @ roots.transpose(0, 2, 1) / D + 0.3 * np.eye(D)
+        self.centres = rng.normal(size=(4, D))
+        self.centres[0] += 5  # the poisoner
+        self.kept, self.requests, self.fresh = kept, [], {}
+        models = [np.zeros(D)]
+        stepper = optimizer.start()
+        for _ in range(rounds):
+            models.append(stepper.step(models[-1], self.total(range(4), models[-1]) / 4))
+        code = FixedPoint(peers=4, bound=100.0, length=D + 1)
+        self.run = Original(models=models, optimizer=optimizer, code=code)
+
+    def total(self, peers, w):
+        return sum(self.hessians[i] @ (w - self.centres[i]) for i in peers)
+
+    def stored(self, t):
+        return self.total(self.kept, self.run.models[t])
+
+    def pair(self, b):
+        return self.fresh[b] - self.stored(b)
+
+    def answer(self, request):
+        weight = float(len(self.kept))
+        match request:
+            case Update(round=t, at=w):
+                self.fresh[t] = self.total(self.kept, w)
+                return Sum(values=self.fresh[t], weight=weight)
+            case Past(rounds=rounds):
+                return Sum(values=sum(map(self.stored, rounds)), weight=weight * len(rounds))
+            case Dots(pairs=pairs, vectors=vectors):
+                return vectors @ np.stack([self.pair(b) for b in pairs]).T
+            case Direction(round=t, pairs=pairs, coefficients=coefficients):
+                added = sum(c * self.pair(b) for c, b in zip(coefficients, pairs, strict=True))
+                return Sum(values=self.stored(t) + added, weight=weight)
+
+    def drive(self, method):
+        reply = None
+        while True:
+            try:
+                request = method.send(reply)
+            except StopIteration as end:
+                return end.value
+            self.requests.append(request)
+            reply = self.answer(request)
+
+
+def sgd():
+    return SGD(rate=Rate(peak=0.2))
+
+
+def kinds(engine):
+    return {type(request) for request in engine.requests} - {Stepped}
+
+
+def test_retraining_with_everybody_is_the_original_run():
+    engine = Quadratics(kept=range(4), optimizer=sgd())
+    found = engine.drive(start("retrain", engine.run, Settings()))
+    np.testing.assert_array_equal(found, engine.run.models[-1])
+    assert kinds(engine) == {Update}
+
+
+@pytest.mark.parametrize("optimizer", [sgd(), SGD(rate=Rate(peak=0.05), momentum=0.8)])
+def test_replaying_everybody_is_the_original_run(optimizer):
+    engine = Quadratics(kept=range(4), optimizer=optimizer)
+    found = engine.drive(start("historical", engine.run, Settings()))
+    np.testing.assert_allclose(found, engine.run.models[-1], rtol=1e-12)
+    assert kinds(engine) == {Past}
+
+
+def test_pdlrecover_with_nobody_removed_is_the_original_run():
+    engine = Quadratics(kept=range(4), optimizer=sgd())
+    found = engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE)))
+    np.testing.assert_array_equal(found, engine.run.models[-1])
+    assert kinds(engine) == {Update}  # no displacement, no pair, no curvature to estimate with
+
+
+@pytest.mark.parametrize("optimizer", [sgd(), Adam(rate=Rate(peak=0.1))])
+def test_pdlrecover_comes_close_to_retraining_and_historical_does_not(optimizer):
+    kept = range(1, 4)
+    retrained = Quadratics(kept, optimizer)
+    target = retrained.drive(start("retrain", retrained.run, Settings()))
+    distances = {}
+    for name in ("pdlrecover", "historical"):
+        engine = Quadratics(kept, optimizer)
+        settings = Settings(options=Options(schedule=SCHEDULE))
+        found = engine.drive(start(name, engine.run, settings))
+        distances[name] = np.linalg.norm(found - target)
+    assert distances["pdlrecover"] < 0.2 * distances["historical"]
+
+
+@pytest.mark.parametrize("optimizer", [sgd(), Adam(rate=Rate(peak=0.1))])
+def test_opened_pairs_without_blocks_are_the_same_recovery(optimizer):
+    models = []
+    for options in (Options(schedule=SCHEDULE), Options(schedule=SCHEDULE, open_pairs=True)):
+        engine = Quadratics(range(1, 4), optimizer)
+        models.append(engine.drive(pdlrecover(engine.run, options)))
+    np.testing.assert_allclose(models[0], models[1], rtol=1e-9)
+
+
+def test_blocks_open_stored_sums_together():
+    engine = Quadratics(range(1, 4), sgd())
+    options = Options(schedule=SCHEDULE, open_pairs=True, block=3)
+    engine.drive(pdlrecover(engine.run, options))
+    blocks = [r.rounds for r in engine.requests if isinstance(r, Past)]
+    opened = [t for block in blocks if len(block) > 1 for t in block]
+    assert (4, 5, 6) in blocks
+    assert all(not SCHEDULE.is_exact(t, ROUNDS) for t in opened)
+    assert kinds(engine) == {Update, Past}
+
+
+def test_the_guard_turns_a_wild_estimate_into_an_exact_round():
+    engine = Quadratics(range(1, 4), sgd())
+    honest = engine.answer
+
+    def wild(request):
+        reply = honest(request)
+        if isinstance(request, Direction):
+            reply = Sum(values=reply.values * 1e6, weight=reply.weight)
+        return reply
+
+    engine.answer = wild
+    found = engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE)))
+    steps = [r for r in engine.requests if isinstance(r, Stepped)]
+    assert all(step.exact for step in steps)
+    assert sum(step.fallback for step in steps) == ROUNDS - SCHEDULE.exact_rounds(ROUNDS)
+    retrained = Quadratics(range(1, 4), sgd())
+    target = retrained.drive(start("retrain", retrained.run, Settings()))
+    np.testing.assert_allclose(found, target, rtol=1e-12)
+
+
+def test_a_hopeless_replay_is_given_up():
+    engine = Quadratics(range(1, 4), sgd())
+    honest = engine.answer
+    engine.answer = lambda r: (
+        Sum(values=np.full(D, np.nan), weight=3.0) if isinstance(r, Direction) else honest(r)
+    )
+    with pytest.raises(HopelessError, match="the guard asked for 4 exact rounds"):
+        engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, guard_limit=3)))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_method_asks_for_an_individual_update(name):
+    for optimizer in (sgd(), Adam(rate=Rate(peak=0.1))):
+        engine = Quadratics(range(1, 4), optimizer)
+        settings = Settings(options=Options(schedule=SCHEDULE))
+        assert np.isfinite(engine.drive(start(name, engine.run, settings))).all()
+        assert Individual not in kinds(engine)
+
+
+@pytest.mark.parametrize(
+    ("name", "exact"),
+    [("retrain-k", 7), ("fine-tune-k", 7), ("replay-then-tune", 7), ("accelerated-retrain", 9)],
+)
+def test_methods_with_a_budget_keep_to_it(name, exact):
+    engine = Quadratics(range(1, 4), sgd())
+    engine.drive(start(name, engine.run, Settings(budget=7, accelerated_rounds=9)))
+    assert sum(isinstance(r, Update) for r in engine.requests) == exact
+
+
+def test_fine_tuning_starts_at_the_poisoned_model():
+    engine = Quadratics(range(1, 4), sgd())
+    engine.drive(start("fine-tune-k", engine.run, Settings(budget=2)))
+    np.testing.assert_array_equal(engine.requests[0].at, engine.run.models[-1])
+
+
+@pytest.mark.parametrize(("gate", "replays"), [(1e9, True), (0.0, False)])
+def test_auto_asks_the_gate_whether_to_replay_an_adam_run(gate, replays):
+    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
+    engine.drive(auto(engine.run, 32, AutoOptions(gate=gate)))
+    assert [r.rounds for r in engine.requests[:2]] == [tuple(range(54, 60)), tuple(range(5))]
+    assert (Direction in kinds(engine)) == replays
+
+
+def test_auto_retrains_an_sgd_run_with_adam():
+    engine = Quadratics(range(1, 4), sgd(), rounds=60)
+    engine.drive(start("auto", engine.run, Settings(batch_size=32)))
+    assert kinds(engine) == {Update}
+    assert sum(isinstance(r, Update) for r in engine.requests) == 50
+
+
+def test_auto_replays_an_sgd_run_of_tiny_batches():
+    engine = Quadratics(range(1, 4), sgd(), rounds=200)
+    engine.drive(start("auto", engine.run, Settings(batch_size=2)))
+    assert Direction in kinds(engine)
+
+
+def test_unknown_methods_are_refused_with_the_known_ones():
+    engine = Quadratics(range(1, 4), sgd())
+    with pytest.raises(
+        PlanError, match="no method is called 'magic'; there are retrain, historical"
+    ):
+        start("magic", engine.run, Settings())
+
+
+def test_blocks_need_opened_pairs():
+    with pytest.raises(PlanError, match="only with opened pairs; got 5"):
+        Options(block=5)
+
+
+def test_training_is_a_method_too():
+    engine = Quadratics(kept=range(4), optimizer=sgd())
+    found = engine.drive(train(np.zeros(D), sgd(), range(ROUNDS)))
+    np.testing.assert_array_equal(found, engine.run.models[-1])

@@ -1,0 +1,156 @@
+import numpy as np
+import pytest
+import small
+import torch
+
+from pdlrecover import Federation, Tolerance
+from pdlrecover.adversary import Backdoor
+from pdlrecover.errors import DataError, HistoryError, ModelError, PlanError, ToleranceError
+
+TRAINED = small.trained()
+
+
+class LastColumn:
+    """A trigger for points in the plane: the constant column jumps."""
+
+    def __call__(self, x):
+        x = x.clone()
+        x[..., 2] = 4.0
+        return x
+
+
+def test_the_recovered_model_is_the_users_own_module():
+    state = TRAINED.recover([0, 1], settings=small.SETTINGS)
+    assert isinstance(state.model, torch.nn.Sequential)
+    x, y = small.points(seed=99, count=400)
+    named = state.model(torch.from_numpy(x)).argmax(dim=1).numpy()
+    assert state.accuracy(x, y) == pytest.approx((named == y).mean())
+    assert state.accuracy(x, y) > 0.9
+
+
+def test_a_backdoor_is_planted_and_recovered_from():
+    attack = Backdoor(trigger=LastColumn(), target=1)
+    federation = small.federation(malicious=[0, 1, 2], attack=attack)
+    poisoned = federation.train(120, 0.5)
+    clean = federation.recover([0, 1, 2], reason="malicious", settings=small.SETTINGS)
+    retrained = federation.recover([0, 1, 2], "retrain", reason="malicious")
+    x, y = small.points(seed=99, count=400)
+    before = poisoned.attack_success(x, y, attack)
+    after = clean.attack_success(x, y, attack)
+    assert before > 0.9
+    assert after < retrained.attack_success(x, y, attack) + 0.05
+    assert clean.accuracy(x, y) > retrained.accuracy(x, y) - 0.02
+
+
+def test_a_single_honest_leaver_is_not_removed_alone():
+    with pytest.raises(PlanError, match="removing peer 3 alone would reveal its updates"):
+        TRAINED.recover([3], settings=small.SETTINGS)
+    TRAINED.recover([3], settings=small.SETTINGS, accept_differencing=True)
+    TRAINED.recover([3], settings=small.SETTINGS, reason="malicious")
+
+
+@pytest.mark.parametrize(
+    ("remove", "message"),
+    [
+        ([2, 9], "there is no peer 9"),
+        ([-1, 2], "there is no peer -1"),
+        (range(8), "nobody is left to recover"),
+        ([0, 1, 2, 3], "4 peers are to be removed .* survive 3 dropouts"),
+    ],
+)
+def test_removals_that_cannot_be_are_refused(remove, message):
+    with pytest.raises(PlanError, match=message):
+        TRAINED.recover(remove)
+
+
+def test_saved_and_loaded_it_recovers_the_same(tmp_path):
+    TRAINED.save(tmp_path / "saved")
+    datasets = [small.points(seed=peer, count=20 + peer) for peer in range(small.PEERS)]
+    again = Federation.load(tmp_path / "saved", small.module(), datasets)
+    np.testing.assert_array_equal(
+        again.recover([0, 1], settings=small.SETTINGS).weights,
+        TRAINED.recover([0, 1], settings=small.SETTINGS).weights,
+    )
+    with pytest.raises(HistoryError, match="another run's"):
+        Federation.load(tmp_path / "saved", small.module(seed=1), datasets)
+
+
+def test_loading_what_is_not_there_or_broken_says_so(tmp_path):
+    datasets = [small.points(seed=peer, count=20 + peer) for peer in range(small.PEERS)]
+    with pytest.raises(HistoryError, match="no saved federation"):
+        Federation.load(tmp_path, small.module(), datasets)
+    TRAINED.save(tmp_path)
+    models = tmp_path / "models.bin"
+    whole = models.read_bytes()
+    models.write_bytes(whole[: -38 * 8])
+    with pytest.raises(HistoryError, match="half-written: 40 rounds and 40 models"):
+        Federation.load(tmp_path, small.module(), datasets)
+    models.write_bytes(whole[:-3])
+    with pytest.raises(HistoryError, match="ends in the middle of record 40"):
+        Federation.load(tmp_path, small.module(), datasets)
+    (tmp_path / "federation.json").write_text("{")
+    with pytest.raises(HistoryError, match=r"federation.json is damaged"):
+        Federation.load(tmp_path, small.module(), datasets)
+
+
+def test_cohorts_can_be_named_and_must_be_removed_whole():
+    federation = small.trained(rounds=12, cohorts=[[0, 1], [5, 6, 7]])
+    assert len(federation.history.layout.cohorts) == 5
+    settings = small.SETTINGS
+    whole = federation.recover([0, 1], "historical", settings=settings)
+    alone = small.trained(rounds=12).recover([0, 1], "historical", settings=settings)
+    np.testing.assert_array_equal(whole.weights, alone.weights)
+    with pytest.raises(HistoryError, match="record them as a cohort of their own"):
+        federation.recover([0, 2], "historical", settings=settings)
+
+
+@pytest.mark.parametrize("cohorts", [[[0, 1], [1, 2]], [[0, 9]], [[]]])
+def test_senseless_cohorts_are_refused(cohorts):
+    with pytest.raises(PlanError, match="cohorts must be disjoint groups"):
+        small.federation(cohorts=cohorts)
+
+
+def test_a_history_beyond_the_budget_is_refused_and_cohorts_are_offered():
+    federation = small.federation(budget=1000)
+    with pytest.raises(HistoryError, match=r"for 8 cohorts, .* Name cohorts"):
+        federation.train(10, 0.1)
+
+
+def test_a_federation_is_trained_once():
+    with pytest.raises(PlanError, match="trained already"):
+        TRAINED.train(3, 0.1)
+    with pytest.raises(PlanError, match="at least 1 round"):
+        small.federation().train(0, 0.1)
+
+
+def test_empty_or_broken_data_is_refused():
+    good = [small.points(seed=peer) for peer in range(7)]
+    empty = (np.zeros((0, 3), dtype=np.float32), np.zeros(0, dtype=np.int64))
+    with pytest.raises(DataError, match="peer 7 has 0 samples"):
+        Federation.simulate(small.module(), [*good, empty], small.TOLERANCE)
+    with pytest.raises(DataError, match="at least one peer's dataset"):
+        Federation.simulate(small.module(), [], small.TOLERANCE)
+    x, y = small.points()
+    x[0, 0] = np.nan
+    with pytest.raises(DataError, match="NaN or infinite"):
+        Federation.simulate(small.module(), [*good, (x, y)], small.TOLERANCE)
+
+
+def test_a_model_with_nan_weights_is_refused():
+    module = small.module()
+    with torch.no_grad():
+        module[0].weight[0, 0] = float("nan")
+    with pytest.raises(ModelError, match="not finite"):
+        Federation.simulate(module, [small.points()] * 8, small.TOLERANCE)
+
+
+def test_too_few_peers_for_the_tolerance_are_refused():
+    with pytest.raises(ToleranceError, match="have at least 9 peers"):
+        Federation.simulate(
+            small.module(), [small.points()] * 4, Tolerance(colluders=4, dropouts=2, liars=1)
+        )
+
+
+def test_unknown_malicious_peers_are_refused():
+    with pytest.raises(PlanError, match="no peer 8"):
+        small.federation(malicious=[8])
