@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test check lint bench clean
+.PHONY: demo test check lint bench docs clean
 
 demo: .venv/.runtime
 	$(BIN)/pdlrecover demo
@@ -18,10 +18,14 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/tables.py --check
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/sharing.py --record results/benchmarks/sharing.json
 	$(BIN)/python benchmarks/simulation.py --record results/benchmarks/simulation.json
+
+docs: .venv/.runtime
+	$(BIN)/python docs/tables.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

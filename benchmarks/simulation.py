@@ -22,8 +22,8 @@ from rich.table import Table
 from timing import Contestant, as_record, environment, progress, race
 
 from pdlrecover.engines.custody import Clear, Shared
-from pdlrecover.engines.population import Integers, Population
-from pdlrecover.federation import Federation, populate
+from pdlrecover.engines.population import Integers, Population, populate
+from pdlrecover.federation import Federation
 from pdlrecover.field import one_blas_thread
 from pdlrecover.learning.models import build
 from pdlrecover.recovery.methods import Settings

@@ -46,6 +46,10 @@ class OracleField:
         out[...] = product
         return out
 
+    @property
+    def small_limit(self):
+        return self.modulus
+
     def small_products(self, a):
         return OracleSmallProducts(self, a)
 
@@ -89,10 +93,6 @@ class OracleField:
 class OracleSmallProducts:
     field: OracleField
     a: np.ndarray
-
-    @property
-    def limit(self):
-        return self.field.modulus
 
     def times(self, b):
         return self.field.matmul(self.a, np.asarray(b) % self.field.modulus)

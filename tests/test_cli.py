@@ -118,3 +118,15 @@ def test_the_demo_tells_the_whole_story(tmp_path):
     assert methods["pdlrecover"]["accuracy"] >= methods["retrain"]["accuracy"] - 0.01
     assert methods["pdlrecover"]["exact_rounds"] <= 0.25 * 240
     assert "Record:" in result.stdout
+
+
+def test_download_knows_what_it_can_fetch(tmp_path):
+    result = run("download", "imagenet", "--data-dir", str(tmp_path))
+    assert result.returncode == 2
+    assert "known are mnist, fashion-mnist, har" in result.stderr
+
+
+def test_a_missing_dataset_says_which_command_fetches_it(tmp_path):
+    result = run("simulate", "--dataset", "mnist", "--data-dir", str(tmp_path), "--rounds", "20")
+    assert result.returncode == 2
+    assert "pdlrecover download mnist --data-dir" in result.stderr

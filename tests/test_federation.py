@@ -106,7 +106,7 @@ def test_cohorts_can_be_named_and_must_be_removed_whole():
 
 @pytest.mark.parametrize("cohorts", [[[0, 1], [1, 2]], [[0, 9]], [[]]])
 def test_senseless_cohorts_are_refused(cohorts):
-    with pytest.raises(PlanError, match="cohorts must be disjoint groups"):
+    with pytest.raises(HistoryError, match="cohorts must be disjoint groups"):
         small.federation(cohorts=cohorts)
 
 

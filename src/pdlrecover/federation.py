@@ -28,24 +28,19 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from pdlrecover.adversary import Attack, NoAttack, attack_success
+from pdlrecover.adversary import Attack, attack_success
 from pdlrecover.engines.custody import Faults
 from pdlrecover.engines.ledger import Ledger
-from pdlrecover.engines.population import Population
+from pdlrecover.engines.population import Population, populate
 from pdlrecover.engines.simulation import Observer, Outcome, Simulation, custody
 from pdlrecover.errors import DataError, HistoryError, PlanError
 from pdlrecover.field import Source
-from pdlrecover.history import Layout, RunHistory
+from pdlrecover.history import Layout, RunHistory, complete_cohorts
 from pdlrecover.learning import (
-    Batches,
     FlatModel,
-    LocalTraining,
-    Updates,
     Weights,
     accuracy,
-    data_weights,
 )
-from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.optimizers import Rate
 from pdlrecover.recovery.requests import Optimizer, Original
@@ -104,7 +99,7 @@ class Federation:
         self.population, self.scheme, self.clear = population, scheme, clear
         self._flat = population.updates.model
         self._budget = budget
-        whole = _cohorts(cohorts, population.peers)
+        whole = complete_cohorts(cohorts, population.peers)
         blocks = scheme.quorums.blocks(population.code.length)
         record = (population.code.length,) if clear else (population.peers, blocks)
         layout = Layout(
@@ -350,49 +345,6 @@ class Federation:
             )
         federation._optimizer = optimizer
         return federation
-
-
-def populate(
-    model: torch.nn.Module,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    partition: Partition,
-    *,
-    batch_size: int,
-    seed: int = 0,
-    bound: float = 10.0,
-    l2: float = 0.0,
-    malicious: Sequence[int] = (),
-    attack: Attack | None = None,
-) -> Population:
-    """Return the peers that hold these parts of the data."""
-    if unknown := [p for p in malicious if not 0 <= p < len(partition)]:
-        raise PlanError(f"peers are numbered 0 to {len(partition) - 1}; no peer {unknown[0]}")
-    return Population(
-        x=x,
-        y=y,
-        batches=Batches(partition, seed, batch_size),
-        updates=Updates(
-            model=FlatModel(model, tuple(x.shape[1:])),
-            weights=data_weights(partition),
-            bound=bound,
-            local=LocalTraining(l2=l2),
-        ),
-        malicious=tuple(malicious),
-        attack=attack or NoAttack(),
-        seed=seed,
-    )
-
-
-def _cohorts(named: Sequence[Sequence[int]] | None, peers: int) -> tuple[tuple[int, ...], ...]:
-    """Return the named cohorts, and one for each peer that none of them has."""
-    cohorts = [tuple(sorted(cohort)) for cohort in named or ()]
-    taken = [peer for cohort in cohorts for peer in cohort]
-    if len(set(taken)) != len(taken) or any(not 0 <= p < peers for p in taken) or () in cohorts:
-        raise PlanError(
-            f"cohorts must be disjoint groups of peers numbered 0 to {peers - 1}, none empty"
-        )
-    return (*cohorts, *((p,) for p in range(peers) if p not in set(taken)))
 
 
 def _tensors(x: ArrayLike, y: ArrayLike) -> tuple[torch.Tensor, torch.Tensor]:

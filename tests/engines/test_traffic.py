@@ -1,7 +1,7 @@
 import pytest
 
 from pdlrecover.engines.traffic import Traffic
-from pdlrecover.errors import ToleranceError
+from pdlrecover.errors import PlanError
 from pdlrecover.sharing import Tolerance
 
 QUORUMS = Tolerance(colluders=1).quorums(5)  # packing 2
@@ -25,5 +25,5 @@ def test_at_the_papers_size_an_estimated_round_costs_about_half_an_exact_one():
 
 @pytest.mark.parametrize("bad", [{"parameters": 0}, {"rounds": -1}, {"buffer": 0}])
 def test_senseless_sizes_are_refused(bad):
-    with pytest.raises(ToleranceError, match="must be at least 1"):
+    with pytest.raises(PlanError, match="must be at least 1"):
         Traffic(**{"quorums": QUORUMS, "parameters": 1, "rounds": 1} | bad)

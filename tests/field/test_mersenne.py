@@ -103,7 +103,7 @@ def test_elements_takes_any_integer_dtype():
 
 @pytest.mark.parametrize("bad", [np.array([1.0]), np.array([1], dtype=np.int32), 1])
 def test_operations_refuse_a_wrong_dtype(bad):
-    with pytest.raises(FieldError, match="int64 arrays, got"):
+    with pytest.raises(FieldError, match=r"int64 arrays, got (an array of|int)"):
         F61.add(bad, np.array([1]))
 
 
@@ -131,3 +131,11 @@ def test_combinations_agree_with_integers(coefficients):
     arrays = [np.concatenate([Seeded(k).elements(50_000), EXTREMES]) for k in range(3)]
     expected = TRUTH.matmul(np.array([[c % Q for c in coefficients]]), np.stack(arrays)[:, -60:])
     np.testing.assert_array_equal(F61.combine(coefficients, arrays)[-60:], expected[0])
+
+
+def test_combinations_of_arrays_that_do_not_fit_are_refused():
+    three, five = np.ones(3, dtype=np.int64), np.ones(5, dtype=np.int64)
+    with pytest.raises(FieldError, match="arrays of one shape"):
+        F61.combine([1, 1], [three, five])
+    with pytest.raises(FieldError, match="got 1 coefficients"):
+        F61.combine([1], [three, three])

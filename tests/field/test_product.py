@@ -4,10 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import OracleField
 
+from pdlrecover.errors import FieldError
 from pdlrecover.field import EXACT_INNER, F61, Q, Seeded, product
 
 TRUTH = OracleField(Q)
-WORST_LIMBS = (1 << 61) - 2  # all limbs but one bit at their largest
+WORST_LIMBS = Q - (1 << 21)  # x₀ and x₂ at their largest, and sums that are odd
 
 
 @given(
@@ -31,10 +32,16 @@ def test_the_largest_elements_are_exact_at_the_bound(inner, value):
 
 
 def test_the_bound_is_where_float64_stops_being_exact():
-    largest = 3 * (2**21 - 1) * 4 * (2**19 - 1)  # no term of c₀, c₁, c₂ is larger than 3·2^42
     assert EXACT_INNER == 682
     assert EXACT_INNER * 3 * 2**42 <= 2**53 < (EXACT_INNER + 1) * 3 * 2**42
-    assert largest < 3 * 2**42
+
+
+def test_one_term_more_than_the_bound_would_round(monkeypatch):
+    """The test above can fail: with a longer piece the worst elements come out wrong."""
+    monkeypatch.setattr(product, "EXACT_INNER", 2 * EXACT_INNER)
+    inner = 2 * EXACT_INNER - 1
+    a, b = np.full((1, inner), WORST_LIMBS), np.full((inner, 1), WORST_LIMBS)
+    assert F61.matmul(a, b)[0, 0] != inner * WORST_LIMBS * WORST_LIMBS % Q
 
 
 def test_a_longer_inner_dimension_never_reaches_blas():
@@ -74,6 +81,7 @@ def test_empty_products_are_zero():
     nothing = np.zeros((3, 0), dtype=np.int64)
     assert not F61.matmul(nothing, nothing.T).any()
     assert F61.matmul(nothing.T, nothing).shape == (0, 0)
+    assert F61.matmul(nothing[:0], np.zeros((0, 5), dtype=np.int64)).shape == (0, 5)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 30, 4), (3, 4097, 2), (2, 9000, 1)])
@@ -91,7 +99,27 @@ def test_small_products_agree_with_integers(shape):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_small_products_of_the_largest_elements_are_exact(sign):
     limit, exact = product.SmallProducts.limit, product.SmallProducts.EXACT
-    a, b = np.full((2, exact), Q - 1), np.full((exact, 1), sign * (limit - 1))
-    assert (F61.small_products(a).times(b) == -sign * exact * (limit - 1) % Q).all()
-    a[:] = (1 << 61) - 2
-    assert (F61.small_products(a).times(b) == -sign * exact * (limit - 1) % Q).all()
+    for value in (Q - 1, WORST_LIMBS):
+        a, b = np.full((2, exact), value), np.full((exact, 1), sign * (limit - 1))
+        expected = sign * exact * value * (limit - 1) % Q
+        assert (F61.small_products(a).times(b) == expected).all()
+
+
+def test_longer_small_products_would_round(monkeypatch):
+    monkeypatch.setattr(product.SmallProducts, "EXACT", 1 << 14)
+    with pytest.raises(AssertionError):
+        F61.small_products(np.ones((1, 3), dtype=np.int64))
+
+
+@pytest.mark.parametrize("b", [np.ones((4, 1), dtype=np.int64), np.full((3, 1), 1 << 20)])
+def test_integers_that_are_not_small_or_do_not_fit_are_refused(b):
+    with pytest.raises(FieldError, match="small products need 3 rows of integers below 1048576"):
+        F61.small_products(np.ones((1, 3), dtype=np.int64)).times(b)
+
+
+def test_room_of_another_shape_or_dtype_is_refused():
+    a = np.ones((3, 2), dtype=np.int64)
+    with pytest.raises(FieldError, match=r"has shape \(3, 3\), got room for \(2, 3\)"):
+        F61.matmul(a, a.T, out=np.zeros((2, 3), dtype=np.int64))
+    with pytest.raises(FieldError, match="got an array of float64"):
+        F61.matmul(a, a.T, out=np.zeros((3, 3)))

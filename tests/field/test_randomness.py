@@ -1,5 +1,6 @@
-import os
 import random
+import subprocess
+import sys
 
 import numpy as np
 import torch
@@ -39,16 +40,15 @@ def test_the_system_never_repeats_itself():
 
 
 def test_forked_processes_draw_different_elements():
-    source = SystemSource()
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writer, source.elements(4).tobytes())
-        os._exit(0)
-    assert os.read(reader, 32) != source.elements(4).tobytes()
-    assert os.waitpid(child, 0)[1] == 0
-    os.close(reader)
-    os.close(writer)
+    script = (
+        "import os; from pdlrecover.field import SystemSource; source = SystemSource()\n"
+        "child = os.fork(); print(source.elements(4).tolist(), flush=True)\n"
+        "if child: os.waitpid(child, 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    drawn = done.stdout.splitlines()
+    assert len(drawn) == 2
+    assert drawn[0] != drawn[1]
 
 
 def test_the_one_word_that_is_no_element_is_drawn_again():

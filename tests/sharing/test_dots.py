@@ -14,6 +14,7 @@ from pdlrecover.sharing import (
     add_masks,
     dot_public,
     dot_shared,
+    dots_public,
     open_dots,
     zero_masks,
 )
@@ -136,8 +137,42 @@ def test_a_mask_of_another_degree_is_refused():
 
 def test_shares_that_do_not_fit_are_refused():
     mask = zero_masks(SCHEME, degree=PRODUCT)
-    with pytest.raises(ShareError, match="same peers, length and shape"):
+    with pytest.raises(ShareError, match=r"got 1 numbers of peers \(0, 1, 2\)… and 2 of"):
         dot_shared(SCHEME, SCHEME.share([1]), SCHEME.share([1, 2]), mask)
+    a = SCHEME.share([1, 2, 3])
+    mask = zero_masks(SCHEME, 2, degree=DOT)
+    with pytest.raises(ShareError, match="in the same order"):
+        dots_public(SCHEME, [a, a.of(reversed(range(30)))], np.array([1, 2, 3]), mask)
+    with pytest.raises(ShareError, match="at least one shared vector, got none"):
+        dots_public(SCHEME, [], np.array([1, 2, 3]), mask)
+
+
+@pytest.mark.parametrize("factor", [1, 1 << 40])
+def test_shares_of_another_plan_are_refused(factor):
+    other = Scheme(Tolerance(colluders=4).quorums(30, packing=9))
+    shares, mask = other.share(np.arange(9)), zero_masks(SCHEME, degree=DOT)
+    with pytest.raises(ShareError, match="was it shared with another plan"):
+        dot_public(SCHEME, shares, np.arange(9) * factor, mask)
+    with pytest.raises(ShareError, match="was it shared with another plan"):
+        dot_shared(SCHEME, shares, shares, mask)
+
+
+@pytest.mark.parametrize("factor", [1, 1 << 40])
+def test_several_shares_at_once_are_the_same_as_a_stack(factor):
+    stack, public = Seeded(1).elements(3, 20), np.arange(-10, 10) * factor
+    shares, mask = SCHEME.share(stack), zero_masks(SCHEME, 3, degree=DOT)
+    several = [replace(shares, values=shares.values[:, k]) for k in range(3)]
+    at_once = dots_public(SCHEME, several, public, mask)
+    np.testing.assert_array_equal(
+        at_once.values, dot_public(SCHEME, shares, public % Q, mask).values
+    )
+
+
+def test_masks_that_are_none_are_refused():
+    with pytest.raises(ShareError, match="degree is at least"):
+        zero_masks(SCHEME, degree=SCHEME.quorums.packing - 2)
+    with pytest.raises(ShareError, match="got none to add up"):
+        add_masks([])
 
 
 def test_products_that_the_peers_could_never_open_are_refused():

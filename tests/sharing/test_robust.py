@@ -77,23 +77,52 @@ def test_one_liar_beyond_the_radius_raises(lie):
         open_robust(SCHEME, shares)
 
 
-def test_one_spare_share_detects_a_lie_that_it_cannot_place():
-    shares = lied(SCHEME.share(SECRET).of(range(NEEDED + 1)), (4,), junk)
-    with pytest.raises(LiarsError, match="more than 0 of"):
-        open_robust(SCHEME, shares)
+def test_fewer_answers_than_would_notice_the_tolerated_liars_are_refused():
+    with pytest.raises(ShareError, match="to notice 3 liars an opening takes 11 peers, and 14 to"):
+        open_robust(SCHEME, SCHEME.share(SECRET).of(range(10)))
 
 
-def test_without_spare_shares_opening_is_plain():
-    opening = open_robust(SCHEME, SCHEME.share(SECRET).of(range(5, 5 + NEEDED)))
-    assert opening.liars == ()
+def conspired(shares, liars, victims):
+    """Let liars add a polynomial that is zero at everybody else's point but the victims'.
+
+    The word is then as near to another polynomial, from which only the victims seem to differ.
+    """
+    others = [p for p in shares.peers if p not in liars and p not in victims]
+    values = shares.values.copy()
+    for row, peer in enumerate(shares.peers):
+        if peer in liars:
+            error = 1
+            for other in others:
+                error = error * int(SCHEME.points[peer] - SCHEME.points[other]) % Q
+            values[row] = (values[row].astype(object) + error) % Q
+    return replace(shares, values=values)
+
+
+def test_the_tolerated_liars_cannot_frame_anybody_however_few_answer():
+    """With 11 answers, 3 liars could pass a word off as one from which one honest peer differs."""
+    shares = SCHEME.share(SECRET).of(range(11))
+    for liars, victims in [((8, 9, 10), (0,)), ((8, 9), (0, 1)), ((9, 10), (0, 1))]:
+        assert len(shares.peers) - len(liars) - len(victims) <= NEEDED - 1
+        with pytest.raises(LiarsError, match="more than 0 of 11 peers"):
+            open_robust(SCHEME, conspired(shares, liars, victims))
+
+
+def test_beyond_the_tolerance_enough_conspirators_do_pass_a_wrong_word_off():
+    """The limit of every decoder: distance 7 less the radius of 3 is 4, and 4 is one too many."""
+    shares = SCHEME.share(SECRET).of(range(14))
+    opening = open_robust(SCHEME, conspired(shares, (10, 11, 12, 13), (0, 1, 2)))
+    assert opening.liars == (0, 1, 2)
+    opening = open_robust(SCHEME, conspired(shares, (11, 12, 13), (0, 1, 2, 3)))
+    assert opening.liars == (11, 12, 13)
     np.testing.assert_array_equal(opening.values, SECRET)
 
 
 @given(draw=st.randoms(use_true_random=False), lie=st.sampled_from(LIES))
 @settings(max_examples=40, deadline=None)
 def test_any_liars_within_any_radius_are_found(draw, lie):
-    responders = draw.sample(range(20), draw.randint(NEEDED, 20))
-    liars = draw.sample(responders, draw.randint(0, (len(responders) - NEEDED) // 2))
+    responders = draw.sample(range(20), draw.randint(NEEDED + 3, 20))
+    spare = len(responders) - NEEDED
+    liars = draw.sample(responders, draw.randint(0, min(spare // 2, spare - 3)))
     opening = open_robust(SCHEME, lied(SCHEME.share(SECRET).of(responders), liars, lie))
     assert sorted(opening.liars) == sorted(liars)
     np.testing.assert_array_equal(opening.values, SECRET)

@@ -103,8 +103,7 @@ class Clear:
 
     def dots(self, ready: Sequence[Integers], vectors: Integers) -> Integers:
         """Return the dot products; their true values fit, so wrapping on the way is harmless."""
-        products: Integers = vectors @ np.stack(ready, axis=1)
-        return products
+        return np.array([[np.dot(vector, held) for held in ready] for vector in vectors])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +118,11 @@ class Faults:
 
 @dataclass(kw_only=True, eq=False)
 class Shared:
-    """Sums really dealt to all peers, and opened robustly by those that answer."""
+    """Sums really dealt to all peers, and opened robustly by those that answer.
+
+    An opening first looks at e answers more than it needs, which tells whether any of e liars lied,
+    and takes all answers if so. Where liars are simulated it takes all from the start.
+    """
 
     scheme: Scheme
     length: int
@@ -138,10 +141,12 @@ class Shared:
                 f"openings need {needed} peers and {len(answering)} are left to answer; remove or "
                 f"lose fewer, or set the federation up with more dropouts"
             )
-        self.responders = answering[:needed] if not self.faults.liars else answering
-        self._vector_rows = slice(0, self.scheme.quorums.vector)
         if self.faults.liars:
-            self._vector_rows = slice(None)
+            self.responders, self._vector_rows = answering, slice(None)
+        else:
+            quorums, liars = self.scheme.quorums, self.scheme.quorums.tolerance.liars
+            self.responders = answering[: quorums.dot_degree + 1 + liars]
+            self._vector_rows = slice(0, quorums.vector_degree + 1 + liars)
 
     @property
     def record(self) -> tuple[int, ...]:
@@ -191,8 +196,7 @@ class Shared:
     def dots(self, ready: Sequence[Shares], vectors: Integers) -> Integers:
         """Open masked dot products; one mask stands for the sum of all peers' masks."""
         out = np.empty((len(vectors), len(ready)), dtype=np.int64)
-        elements = vectors + ((vectors >> 63) & F61.modulus)
-        for row, vector in zip(out, elements, strict=True):
+        for row, vector in zip(out, vectors, strict=True):
             mask = zero_masks(
                 self.scheme, len(ready), degree=self.scheme.quorums.dot_degree, source=self.source
             )

@@ -16,8 +16,17 @@ import torch
 from numpy.typing import NDArray
 
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
+from pdlrecover.errors import PlanError
 from pdlrecover.field import FixedPoint
-from pdlrecover.learning import Batches, Updates, clip
+from pdlrecover.learning import (
+    Batches,
+    FlatModel,
+    LocalTraining,
+    Updates,
+    clip,
+    data_weights,
+)
+from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery.requests import Vector
 
 Integers = NDArray[np.int64]
@@ -103,3 +112,35 @@ class Population:
             row[-1] = self._weights[list(group)].sum()
             start += len(group)
         return out
+
+
+def populate(
+    model: torch.nn.Module,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    partition: Partition,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    bound: float = 10.0,
+    l2: float = 0.0,
+    malicious: Sequence[int] = (),
+    attack: Attack | None = None,
+) -> Population:
+    """Return the peers that hold these parts of the data."""
+    if unknown := [p for p in malicious if not 0 <= p < len(partition)]:
+        raise PlanError(f"peers are numbered 0 to {len(partition) - 1}; no peer {unknown[0]}")
+    return Population(
+        x=x,
+        y=y,
+        batches=Batches(partition, seed, batch_size),
+        updates=Updates(
+            model=FlatModel(model, tuple(x.shape[1:])),
+            weights=data_weights(partition),
+            bound=bound,
+            local=LocalTraining(l2=l2),
+        ),
+        malicious=tuple(malicious),
+        attack=attack or NoAttack(),
+        seed=seed,
+    )

@@ -187,14 +187,14 @@ class _Session:
         A pair is the difference of two sums, so it gets half of the public bound.
         """
         with self.timed("estimation"):
-            column = np.array([self._scale(vector) for vector in request.vectors])[:, None]
-            padded = np.zeros((len(column), self._code.length))
-            padded[:, :-1] = request.vectors * column
-            encoded = np.rint(padded * self._code.scale).astype(np.int64)
+            scales = [self._scale(vector) for vector in request.vectors]
+            encoded = np.zeros((len(scales), self._code.length), dtype=np.int64)
+            for row, vector, scale in zip(encoded, request.vectors, scales, strict=True):
+                row[:-1] = np.rint(vector * (scale * self._code.scale))
         with self.timed("opening"):
             ready = [self._pair(b)[1] for b in request.pairs]
             opened = self.custody.dots(ready, encoded)
-        real: Vector = opened / self._code.scale**2 / column
+        real: Vector = opened / self._code.scale**2 / np.array(scales)[:, None]
         return real
 
     def _scale(self, vector: Vector) -> float:
@@ -213,7 +213,8 @@ class _Session:
         with self.timed("estimation"):
             one = int(self._code.scale)
             coefficients = [round(p * one) for p in request.coefficients]
-            if 1 + 2 * sum(map(abs, request.coefficients)) > self._code.coefficient_bound:
+            bound = self._code.coefficient_bound(1 + 2 * len(coefficients))
+            if 1 + 2 * sum(map(abs, request.coefficients)) > bound:
                 raise PlanError(f"coefficients {request.coefficients} do not fit the encoding")
             pairs = [self._pair(b)[0] for b in request.pairs]
             held = [self._stored(request.round), *pairs]

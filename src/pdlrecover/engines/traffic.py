@@ -13,7 +13,7 @@ every model (8 bytes a number).
 
 from dataclasses import dataclass
 
-from pdlrecover.errors import ToleranceError
+from pdlrecover.errors import PlanError
 from pdlrecover.sharing import Quorums
 
 ELEMENT_BYTES = 8
@@ -37,7 +37,7 @@ class Traffic:
         for name in ("parameters", "rounds", "buffer"):
             value = getattr(self, name)
             if value < 1:
-                raise ToleranceError(f"{name} must be at least 1, got {value}")
+                raise PlanError(f"{name} must be at least 1, got {value}")
 
     @property
     def share_bytes(self) -> int:
@@ -75,4 +75,5 @@ class Traffic:
         return 2 * self._to_others(ELEMENT_BYTES * count)
 
     def _to_others(self, size: int) -> int:
-        return ((self.taking_part or self.quorums.peers) - 1) * size
+        peers = self.quorums.peers if self.taking_part is None else self.taking_part
+        return max(0, peers - 1) * size

@@ -51,13 +51,7 @@ class FixedPoint:
         if not (math.isfinite(self.bound) and self.bound > 0):
             raise RangeError(f"the L2 bound must be positive and finite, got {self.bound}")
         if self.peers * self._integer_norm(self.bound) > _HALF:
-            limit = (_HALF / self.peers - math.sqrt(self.length) / 2) / self.scale / _ROUNDING
-            bits = math.floor(math.log2(_HALF / self.peers / self.bound))
-            raise RangeError(
-                f"the sum of {self.peers} vectors of norm up to {self.bound:g} does not fit the "
-                f"field with {self.fraction_bits} fraction bits; lower the bound to "
-                f"{max(limit, 0):.4g} or use about {max(bits - 1, 0)} fraction bits"
-            )
+            raise RangeError(self._refusal())
 
     @property
     def scale(self) -> float:
@@ -70,32 +64,48 @@ class FixedPoint:
         room = _HALF / (self.peers * self._integer_norm(self.bound)) - math.sqrt(self.length) / 2
         return max(0.0, room / self.scale / _ROUNDING)
 
-    @property
-    def coefficient_bound(self) -> float:
-        """The largest Σ|c| for which a public combination Σ c·sum of sums cannot wrap around.
+    def coefficient_bound(self, count: int) -> float:
+        """Return the largest Σ|c| for which a combination Σ c·sum of `count` sums cannot wrap.
 
-        Coefficients are encoded with f fraction bits, each moved by at most half a step; 1% is
-        left for that.
+        Coefficients are encoded with f fraction bits, each moved by at most half a step.
         """
-        return 0.99 * _HALF / (self.peers * self._integer_norm(self.bound)) / self.scale
+        room = _HALF / (self.peers * self._integer_norm(self.bound))
+        return max(0.0, (room - count / 2) / self.scale)
 
     def encode(self, values: ArrayLike) -> Elements:
         """Encode a vector of `length` numbers, or a stack of them, each of norm ≤ `bound`."""
-        return self._encode(values, self.bound, "bound")
+        advice = "clip it, or set up the encoding with a larger bound"
+        return self._encode(values, self.bound, "bound", advice)
 
     def encode_public(self, values: ArrayLike) -> Elements:
         """Encode a public vector, or a stack, for dot products: each of norm ≤ `public_bound`."""
-        return self._encode(values, self.public_bound, "public bound")
+        advice = "scale it down, or set up the encoding with a smaller bound or fewer bits"
+        return self._encode(values, self.public_bound, "public bound", advice)
 
     def decode(self, elements: Elements, *, products: bool = False) -> NDArray[np.float64]:
         """Return the real numbers that elements stand for; `products` have 2f fraction bits."""
+        elements = F61.elements(elements)
         signed = np.where(elements > _HALF, elements - F61.modulus, elements)
         return signed / (self.scale**2 if products else self.scale)
 
     def _integer_norm(self, norm: float) -> float:
         return self.scale * norm * _ROUNDING + math.sqrt(self.length) / 2
 
-    def _encode(self, values: ArrayLike, bound: float, name: str) -> Elements:
+    def _refusal(self) -> str:
+        """Say which bound, and how many fraction bits, would do."""
+        room = _HALF / self.peers - math.sqrt(self.length) / 2
+        digits = room / self.scale / _ROUNDING
+        power = 10.0 ** (math.floor(math.log10(digits)) - 3)
+        ways = [f"lower the bound to {math.floor(digits / power) * power:.4g}"]
+        fits = room / self.bound / _ROUNDING
+        if fits >= 1:
+            ways.append(f"use {math.floor(math.log2(fits))} fraction bits")
+        return (
+            f"the sum of {self.peers} vectors of norm up to {self.bound:g} does not fit the field "
+            f"with {self.fraction_bits} fraction bits; {' or '.join(ways)}"
+        )
+
+    def _encode(self, values: ArrayLike, bound: float, name: str, advice: str) -> Elements:
         x = np.asarray(values)
         if x.dtype.kind not in "fiu":
             raise RangeError(f"only real numbers can be encoded, got dtype {x.dtype}")
@@ -104,18 +114,17 @@ class FixedPoint:
             raise RangeError(f"vectors must have {self.length} numbers, got shape {x.shape}")
         norms = np.sqrt(np.einsum("...i,...i->...", x, x))
         if not (norms <= bound * _ROUNDING).all():
-            raise RangeError(_why_not(x, norms, bound, name))
+            raise RangeError(_why_not(x, norms, bound, name, advice))
         integers = np.rint(x * self.scale).astype(np.int64)
         integers += (integers >> 63) & F61.modulus
         return integers
 
 
-def _why_not(x: NDArray[np.float64], norms: NDArray[np.float64], bound: float, name: str) -> str:
+def _why_not(
+    x: NDArray[np.float64], norms: NDArray[np.float64], bound: float, name: str, advice: str
+) -> str:
     bad = np.argwhere(~np.isfinite(x))
     if bad.size:
         index = [int(i) for i in bad[0]]
         return f"cannot encode {x[tuple(bad[0])]} at index {index}: every number must be finite"
-    return (
-        f"a vector of norm {norms.max():.6g} exceeds the {name} of {bound:.6g}; "
-        "clip it, or set up the encoding with a larger bound"
-    )
+    return f"a vector of norm {norms.max():.6g} exceeds the {name} of {bound:.6g}; {advice}"

@@ -15,7 +15,7 @@ def lagrange_rows(field: Field, points: ArrayLike, targets: ArrayLike) -> Elemen
     The points x must be distinct; a target z may be one of them.
     """
     x = distinct(field, points)
-    z = field.elements(targets)
+    z = np.atleast_1d(field.elements(targets))
     weights = barycentric_weights(field, x)
     gaps = field.subtract(z[:, None], x[None, :])
     at_point = gaps == 0

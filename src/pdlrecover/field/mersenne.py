@@ -30,6 +30,10 @@ class Field(Protocol):
     def modulus(self) -> int:
         """The number of elements, a prime."""
 
+    @property
+    def small_limit(self) -> int:
+        """Signed integers below this in magnitude are small, for `small_products`."""
+
     def __hash__(self) -> int:
         """Fields are keys of caches."""
 
@@ -59,11 +63,7 @@ class Field(Protocol):
 
 
 class SmallProducts(Protocol):
-    """A matrix a that is ready for products with signed integers below `limit` in magnitude."""
-
-    @property
-    def limit(self) -> int:
-        """The magnitude that the integers stay below."""
+    """A matrix a that is ready for products with integers below the field's `small_limit`."""
 
     def times(self, b: NDArray[np.int64]) -> Elements:
         """Return the matrix product a·b."""
@@ -73,6 +73,7 @@ class Mersenne61:
     """The field of integers modulo q = 2^61 − 1. It has no state: use the one instance, `F61`."""
 
     modulus = product.Q
+    small_limit = product.SmallProducts.limit
 
     def __repr__(self) -> str:
         return "F61"
@@ -137,6 +138,12 @@ class Mersenne61:
         are reduced once, not every product. Larger coefficients go through a matrix product.
         """
         _check(*arrays)
+        shapes = {x.shape for x in arrays}
+        if len(shapes) != 1 or len(arrays) != len(coefficients):
+            raise FieldError(
+                f"a combination needs one coefficient for each array, and arrays of one shape; got "
+                f"{len(coefficients)} coefficients and shapes {sorted(shapes)}"
+            )
         rows = [x.reshape(-1) for x in arrays]
         if sum(map(abs, coefficients)) >= 1 << 31:
             left = np.array([[c % self.modulus for c in coefficients]], dtype=np.int64)
@@ -198,6 +205,11 @@ class Mersenne61:
             )
         if out is None:
             out = np.empty((a.shape[0], b.shape[1]), dtype=np.int64)
+        _check(out)
+        if out.shape != (a.shape[0], b.shape[1]):
+            raise FieldError(
+                f"the product has shape {(a.shape[0], b.shape[1])}, got room for {out.shape}"
+            )
         product.matmul(a, b, out)
         return out
 
@@ -254,7 +266,7 @@ def _reduced(x: Elements) -> Elements:
 def _check(*arrays: Elements) -> None:
     for x in arrays:
         if not isinstance(x, np.ndarray) or x.dtype != np.int64:
-            got = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
+            got = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
             raise FieldError(f"the field computes on int64 arrays, got {got}; see F61.elements")
 
 

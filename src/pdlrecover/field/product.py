@@ -21,8 +21,9 @@ Rules:
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any, TypeVar, cast
 
@@ -53,16 +54,15 @@ FEWEST_COLUMNS = 256
 """Narrower tiles are not worth a thread of their own."""
 
 
-def _threads() -> int:
+@cache
+def threads() -> int:
+    """Return how many threads a product uses: all cores, or what PDLRECOVER_THREADS says."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     asked = os.environ.get("PDLRECOVER_THREADS") or str(cores or 1)
     if not asked.isdecimal() or int(asked) < 1:
         raise FieldError(f"PDLRECOVER_THREADS must be a whole number from 1 on, got {asked!r}")
     return int(asked)
 
-
-THREADS = _threads()
-"""Threads of one product: the cores there are, unless PDLRECOVER_THREADS says otherwise."""
 
 Result = TypeVar("Result")
 Floats = NDArray[np.float64]
@@ -79,8 +79,9 @@ def matmul(a: NDArray[np.int64], b: NDArray[np.int64], out: NDArray[np.int64]) -
     """
     if a.shape[0] > b.shape[1]:
         a, b, out = b.T, a.T, out.T
-    if a.shape[1] == 0:
+    if 0 in a.shape or 0 in b.shape:
         out[...] = 0
+        return
     columns = b.shape[1]
     small = a.size * columns < SERIAL_PRODUCTS
     width = _tile_width(min(a.shape[0], TILE_ROWS) + min(a.shape[1], EXACT_INNER), columns)
@@ -101,7 +102,7 @@ def matmul(a: NDArray[np.int64], b: NDArray[np.int64], out: NDArray[np.int64]) -
 def _tile_width(height: int, columns: int) -> int:
     """Return how many columns a tile has, so that it fits the cache and all threads have one."""
     widest = min(TILE_COLUMNS, max(FEWEST_COLUMNS, TILE_NUMBERS // (3 * height)))
-    tiles = max(-(-columns // widest), min(THREADS, columns // FEWEST_COLUMNS), 1)
+    tiles = max(-(-columns // widest), min(threads(), columns // FEWEST_COLUMNS), 1)
     return max(1, -(-columns // tiles))
 
 
@@ -116,9 +117,10 @@ class SmallProducts:
     EXACT = 1 << 12
 
     def __init__(self, a: NDArray[np.int64]) -> None:
-        self._rows, inner = a.shape
+        assert self.EXACT * self.limit << LIMB_BITS <= 1 << 53  # noqa: S101 (an invariant)
+        self._rows, self._inner = a.shape
         self._pieces = []
-        for k in range(0, inner, self.EXACT):
+        for k in range(0, self._inner, self.EXACT):
             part = a[:, k : k + self.EXACT]
             limbs = np.empty((3, *part.shape))
             _for_each_slice(partial(_split, part, limbs), len(part))
@@ -126,6 +128,11 @@ class SmallProducts:
 
     def times(self, b: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return a·b modulo q, for signed integers |b| < 2^20."""
+        if len(b) != self._inner or (b.size and not -self.limit < b.min() <= b.max() < self.limit):
+            raise FieldError(
+                f"small products need {self._inner} rows of integers below {self.limit} in "
+                f"magnitude, got shape {b.shape}, from {b.min()} to {b.max()}"
+            )
         out = np.zeros((self._rows, b.shape[1]), dtype=np.int64)
         for k, piece in enumerate(self._pieces):
             part = b[k * self.EXACT : (k + 1) * self.EXACT].astype(np.float64)
@@ -173,7 +180,7 @@ def for_each_part(work: Callable[[slice], None], rows: int, row_size: int) -> No
 
 def _for_each_slice(work: Callable[[slice], None], rows: int) -> None:
     """Cut the rows in one slice for each thread."""
-    size = max(1, -(-rows // THREADS))
+    size = max(1, -(-rows // threads()))
     _for_each(lambda i: work(slice(i, min(i + size, rows))), range(0, rows, size))
 
 
@@ -183,11 +190,11 @@ def _for_each(work: Callable[[int], None], starts: range) -> None:
     BLAS's own threads would leave the elementwise passes to one core, and wait for each other in
     every small tile when the machine is busy.
     """
-    if len(starts) < 2 or THREADS < 2 or _room.is_worker:
+    if len(starts) < 2 or threads() < 2 or _room.is_worker:
         _one_by_one(work, starts)
         return
-    with _blas().limit(limits=1, user_api="blas"):
-        list(_pool().map(work, starts))
+    with _one_blas_thread_for_now():
+        list(_pool(threads()).map(work, starts))
 
 
 def _one_by_one(work: Callable[[int], None], starts: range) -> None:
@@ -208,9 +215,28 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+_limiting = threading.Lock()
+_limits: list[Any] = []
+"""The limit in force, once for every thread that is inside of it."""
+
+
+@contextmanager
+def _one_blas_thread_for_now() -> Iterator[None]:
+    """Limit BLAS while anybody is in here; the limit is the process's, so the last one lifts it."""
+    with _limiting:
+        _limits.append(_limits[0] if _limits else _blas().limit(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _limiting:
+            limit = _limits.pop()
+            if not _limits:
+                limit.restore_original_limits()
+
+
 @cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, "pdlrecover-field", initializer=_room.become_worker)
+def _pool(size: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(size, "pdlrecover-field", initializer=_room.become_worker)
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork

@@ -48,7 +48,8 @@ class Seeded:
     """A repeatable source: the same seed gives the same elements. Not for secrets."""
 
     def __init__(self, seed: int | str) -> None:
-        key = hashlib.sha256(f"pdlrecover seeded source: {seed!r}".encode()).digest()
+        named = repr(seed if isinstance(seed, str) else int(seed))
+        key = hashlib.sha256(f"pdlrecover seeded source: {named}".encode()).digest()
         self._stream = _stream(key)
 
     def elements(self, *shape: int) -> Elements:

@@ -117,3 +117,16 @@ class RunHistory:
                     f"the history in {self.folder} is another run's: its {key} differs; "
                     "give another folder, or delete this one"
                 )
+
+
+def complete_cohorts(
+    named: Sequence[Sequence[int]] | None, peers: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return the named cohorts, and one for each peer that none of them has."""
+    cohorts = [tuple(sorted(cohort)) for cohort in named or ()]
+    taken = [peer for cohort in cohorts for peer in cohort]
+    if len(set(taken)) != len(taken) or any(not 0 <= p < peers for p in taken) or () in cohorts:
+        raise HistoryError(
+            f"cohorts must be disjoint groups of peers numbered 0 to {peers - 1}, none empty"
+        )
+    return (*cohorts, *((p,) for p in range(peers) if p not in set(taken)))

@@ -39,7 +39,7 @@ def norm(x: Vector) -> float:
 
 def dots(rows: Vector, x: Vector) -> list[float]:
     """Return rowᵀx for every row."""
-    return [float(value) for value in fold(rows * x)]
+    return [dot(row, x) for row in rows]
 
 
 def solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float] | None:

@@ -116,10 +116,12 @@ def correction(
     if solution is None:
         return None
     p1, p2 = solution[:s], solution[s:]
-    inner = v.copy()
+    public, spare = v.copy(), np.empty_like(v)
     for coefficient, row in zip(p2, w, strict=True):
-        inner -= coefficient * row
-    public = rho * inner if metric is None else rho * (metric * inner)
+        public -= np.multiply(row, coefficient, out=spare)
+    if metric is not None:
+        public *= metric
+    public *= rho
     return Correction(coefficients=tuple(-p for p in p1), public=public)
 
 

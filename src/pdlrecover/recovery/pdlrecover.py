@@ -168,4 +168,5 @@ class _Opened:
 
 def _fits(coefficients: tuple[float, ...], run: Original) -> bool:
     """Say whether Σ_K g + Σ_b p_b ΔG_b cannot wrap around; a pair is the difference of two sums."""
-    return 1 + 2 * sum(abs(p) for p in coefficients) <= run.code.coefficient_bound
+    sums = 1 + 2 * len(coefficients)
+    return 1 + 2 * sum(abs(p) for p in coefficients) <= run.code.coefficient_bound(sums)

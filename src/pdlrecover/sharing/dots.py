@@ -9,19 +9,20 @@ Rules:
 - That polynomial would tell more than the dot product. So a *zero mask* is added first: a random
   polynomial of the full degree whose values at the ℓ points sum to zero. It must be the sum of
   masks dealt by every peer, so that nobody knows it; the masked polynomial is then uniform among
-  all those with the right sum. A mask is used once.
-- Only masked shares exist as a type: the functions here take the mask along with the vectors.
+  all those with the right sum.
+- A mask is used once, and is itself never broadcast. There is no function for a dot product
+  without a mask.
 """
 
 from collections.abc import Sequence
 from functools import partial, reduce
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pdlrecover.errors import ShareError, ToleranceError
 from pdlrecover.field import Elements, Source, SystemSource, in_parallel
-from pdlrecover.sharing.robust import Opening, find_liars
+from pdlrecover.sharing.robust import Opening, check_spare, find_liars
 from pdlrecover.sharing.shamir import Scheme
 from pdlrecover.sharing.shares import DotShares, Shares
 
@@ -39,8 +40,11 @@ def zero_masks_with(scheme: Scheme, randomness: Elements, *, degree: int) -> Dot
     are drawn; its value at the last secrets' point is minus the sum of the others there.
     """
     packing, peers = scheme.quorums.packing, scheme.quorums.peers
+    randomness = scheme.field.elements(randomness)
     if len(randomness) != degree:
         raise ShareError(f"a mask of degree {degree} draws {degree} values, got {len(randomness)}")
+    if degree < packing - 1:
+        raise ShareError(f"a mask's degree is at least {packing - 1} here, got {degree}")
     if degree >= peers:
         raise ToleranceError(
             f"opening a polynomial of degree {degree} takes {degree + 1} peers, and there are "
@@ -63,44 +67,53 @@ def zero_masks_with(scheme: Scheme, randomness: Elements, *, degree: int) -> Dot
 
 def add_masks(parts: Sequence[DotShares]) -> DotShares:
     """Add up the masks that all peers dealt."""
+    if not parts:
+        raise ShareError("masks are dealt by every peer, got none to add up")
     return reduce(DotShares.__add__, parts)
 
 
 def dot_public(scheme: Scheme, shares: Shares, public: ArrayLike, mask: DotShares) -> DotShares:
-    """Return masked shares of the dot product of a shared with a public vector.
+    """Return masked shares of the dot product of a shared vector with a public one (elements).
 
     For a stack of shared vectors, one dot product each; the mask has the stack's shape.
     """
-    products = _PublicVector(scheme, public, shares).dots(shares)
+    scheme.check_fits(shares)
+    elements, modulus = scheme.field.elements(public), scheme.field.modulus
+    signed = np.where(elements > modulus // 2, elements - modulus, elements)
+    products = _PublicVector(scheme, signed, shares.length).dots(shares)
     return _masked(scheme, shares.peers, products, mask, scheme.quorums.dot_degree)
 
 
 def dots_public(
-    scheme: Scheme, several: Sequence[Shares], public: ArrayLike, mask: DotShares
+    scheme: Scheme, several: Sequence[Shares], integers: NDArray[np.int64], mask: DotShares
 ) -> DotShares:
-    """Return masked shares of the dot products of several shared vectors with a public one."""
-    vector = _PublicVector(scheme, public, several[0])
+    """Return masked shares of several vectors' dot products with one of signed integers."""
+    if not several:
+        raise ShareError("dot products need at least one shared vector, got none")
     for shares in several:
+        scheme.check_fits(shares)
+        _check_alike(several[0], shares)
+    vector = _PublicVector(scheme, integers, several[0].length)
+    for shares in several if vector.is_small else ():
         _ = shares.small_products  # made ready once, with all threads
     products = np.stack(in_parallel([partial(vector.dots, shares) for shares in several]), axis=1)
     return _masked(scheme, several[0].peers, products, mask, scheme.quorums.dot_degree)
 
 
 class _PublicVector:
-    """A public vector, laid out in blocks like the shared ones it is multiplied with."""
+    """A public vector of signed integers, laid out in blocks like the shared ones."""
 
-    def __init__(self, scheme: Scheme, public: ArrayLike, shares: Shares) -> None:
-        vector = scheme.field.elements(public)
-        if vector.shape != (shares.length,):
+    def __init__(self, scheme: Scheme, signed: NDArray[np.int64], length: int) -> None:
+        if signed.shape != (length,):
             raise ShareError(
-                f"the public vector must have {shares.length} numbers, got shape {vector.shape}"
+                f"the public vector must have {length} numbers, got shape {signed.shape}"
             )
+        packing, blocks = scheme.quorums.packing, scheme.quorums.blocks(length)
+        padded = np.zeros(packing * blocks, dtype=np.int64)
+        padded[:length] = signed
         self._scheme = scheme
-        self._blocks = scheme.lay_out(vector)
-        modulus = scheme.field.modulus
-        signed = np.where(self._blocks > modulus // 2, self._blocks - modulus, self._blocks)
-        self._largest = int(np.abs(signed).max())
-        self._signed = np.ascontiguousarray(signed.T)
+        self._rows = padded.reshape(packing, blocks)
+        self.is_small = max(int(signed.max()), -int(signed.min())) < scheme.field.small_limit
 
     def dots(self, shares: Shares) -> Elements:
         """Return what each peer computes: Σ_b share_j[b]·V_j[b], V_j[b] = Σ_i L_i(x_j)·v_i[b].
@@ -109,22 +122,31 @@ class _PublicVector:
         Σ_i L_i(x_j)·(Σ_b share_j[b]·v_i[b]), whose inner one is a product with small integers.
         """
         field, rows = self._scheme.field, self._scheme.public_rows(shares.peers)
-        if self._largest < shares.small_products.limit:
-            inner = shares.small_products.times(self._signed)
+        if self.is_small:
+            inner = shares.small_products.times(self._rows.T)
             inner = inner.reshape(*shares.values.shape[:-1], -1)
             rows = rows.reshape(len(rows), *(1,) * (inner.ndim - 2), -1)
             return field.sum(field.multiply(inner, rows), axis=-1)
-        values = field.matmul(rows, self._blocks)
+        values = field.matmul(rows, self._rows % field.modulus)
         values = values.reshape(len(values), *(1,) * (shares.values.ndim - 2), -1)
         return field.sum(field.multiply(shares.values, values), axis=-1)
 
 
 def dot_shared(scheme: Scheme, a: Shares, b: Shares, mask: DotShares) -> DotShares:
     """Return masked shares of the dot product of two shared vectors (or of stacks, pairwise)."""
-    if a.peers != b.peers or a.length != b.length or a.values.shape != b.values.shape:
-        raise ShareError("a dot product needs shares of the same peers, length and shape")
+    scheme.check_fits(a)
+    scheme.check_fits(b)
+    _check_alike(a, b)
     products = scheme.field.sum(scheme.field.multiply(a.values, b.values), axis=-1)
     return _masked(scheme, a.peers, products, mask, scheme.quorums.product_degree)
+
+
+def _check_alike(a: Shares, b: Shares) -> None:
+    if a.peers != b.peers or a.length != b.length or a.values.shape != b.values.shape:
+        raise ShareError(
+            f"dot products need shares of the same peers, in the same order, and of one length; "
+            f"got {a.length} numbers of peers {a.peers[:3]}… and {b.length} of {b.peers[:3]}…"
+        )
 
 
 def open_dots(scheme: Scheme, dots: DotShares, source: Source | None = None) -> Opening:
@@ -132,6 +154,7 @@ def open_dots(scheme: Scheme, dots: DotShares, source: Source | None = None) -> 
     field = scheme.field
     field.elements(dots.values)
     scheme.check_responders(dots.peers, dots.degree)
+    check_spare(scheme, dots.peers, dots.degree)
     words = dots.values.reshape(len(dots.peers), -1)
     liars = find_liars(scheme, dots.peers, words, dots.degree, source)
     honest = dots.of([p for p in dots.peers if p not in liars][: dots.degree + 1])

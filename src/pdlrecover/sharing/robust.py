@@ -3,8 +3,10 @@
 Rules:
 
 - m responders, a polynomial of degree below k in each of B blocks: the responders' values of one
-  block are a word of a Reed-Solomon code, of which up to ⌊(m − k)/2⌋ wrong places, the *radius*,
-  can be found.
+  block are a word of a Reed-Solomon code with distance m − k + 1. With e liars tolerated, at least
+  k + e must respond, so that e who conspire are always noticed; up to
+  min(⌊(m − k)/2⌋, m − k − e) liars, the *radius*, are found and left out. The quorum of the plan,
+  k + 2e, makes that e or more.
 - A liar may be wrong in any of the blocks, and all blocks are judged by one word: their random
   combination, with coefficients drawn after the shares are fixed. A liar stays hidden in it with
   probability 1/q each. Whether anybody lied at all is seen even cheaper, in the course of opening:
@@ -15,8 +17,8 @@ Rules:
 
   Berlekamp-Massey gives the shortest recurrence of S, whose reversed roots are the liars' points.
 - If the recurrence is longer than the radius, or its roots are not as many responders' points,
-  no word of the code is within the radius: `LiarsError`, and nothing is opened. Beyond the radius
-  no decoder can promise more: m − k − radius liars or more who conspire can pass off a wrong word.
+  no word of the code is within the radius: `LiarsError`, and nothing is opened. No decoder can
+  promise more than that: m − k + 1 − radius liars who conspire can pass off a wrong word.
 """
 
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pdlrecover.errors import LiarsError
+from pdlrecover.errors import LiarsError, ShareError
 from pdlrecover.field import Elements, Field, Source, SystemSource, barycentric_weights
 from pdlrecover.sharing.shamir import Scheme
 from pdlrecover.sharing.shares import Shares
@@ -41,12 +43,13 @@ class Opening:
 
 
 def open_robust(scheme: Scheme, shares: Shares, source: Source | None = None) -> Opening:
-    """Open a vector or a stack from shares of which up to ⌊(m − c − ℓ)/2⌋ may be wrong.
+    """Open a vector or a stack; the liars among the responders are named and left out.
 
     The source draws the coefficients of the random combination; liars must not foresee them.
     """
     scheme.check_openable(shares)
     degree, source = scheme.quorums.vector_degree, source or SystemSource()
+    check_spare(scheme, shares.peers, degree)
     opened = _open_if_consistent(scheme, shares, degree, source)
     if opened is not None:
         return Opening(values=opened, liars=())
@@ -102,12 +105,23 @@ def find_liars(
         return ()
     locator = shortest_recurrence(syndromes, field.modulus)
     wrong = _roots(field, locator, points)
-    if len(locator) - 1 > checks // 2 or int(wrong.sum()) != len(locator) - 1:
+    radius = min(checks // 2, checks - scheme.quorums.tolerance.liars)
+    if len(locator) - 1 > radius or int(wrong.sum()) != len(locator) - 1:
         raise LiarsError(
-            f"more than {checks // 2} of {len(peers)} peers sent wrong shares, and no more than "
-            f"{checks // 2} can be told apart; nothing was opened: ask more peers and try again"
+            f"more than {radius} of {len(peers)} peers sent wrong shares, and no more than "
+            f"{radius} can be told apart; nothing was opened: ask more peers and try again"
         )
     return tuple(peer for peer, lies in zip(peers, wrong, strict=True) if lies)
+
+
+def check_spare(scheme: Scheme, peers: tuple[int, ...], degree: int) -> None:
+    """Check that the tolerated liars, all of them conspiring, would at least be noticed."""
+    liars = scheme.quorums.tolerance.liars
+    if len(peers) < degree + 1 + liars:
+        raise ShareError(
+            f"to notice {liars} liars an opening takes {degree + 1 + liars} peers, and "
+            f"{degree + 1 + 2 * liars} to name them; got {len(peers)}: wait for more"
+        )
 
 
 def shortest_recurrence(sequence: list[int], modulus: int) -> list[int]:

@@ -95,7 +95,12 @@ class Scheme:
         return opened.reshape(*stack, -1)[..., : shares.length]
 
     def check_openable(self, shares: Shares) -> None:
-        """Check that these are shares of this federation, of the right shape, and enough."""
+        """Check that these are shares of this federation, and enough to open."""
+        self.check_fits(shares)
+        self.check_responders(shares.peers, self.quorums.vector_degree)
+
+    def check_fits(self, shares: Shares) -> None:
+        """Check that these are shares of this federation's peers, laid out as they are here."""
         if not isinstance(shares, Shares):
             raise ShareError(f"only shares can be opened, got {type(shares).__name__}")
         self.field.elements(shares.values)
@@ -105,18 +110,21 @@ class Scheme:
                 f"a vector of {shares.length} numbers has {blocks} blocks of {self.quorums.packing}"
                 f" here, got shares of {shares.values.shape[-1]}; was it shared with another plan?"
             )
-        self.check_responders(shares.peers, self.quorums.vector_degree)
+        self._check_known(shares.peers)
 
     def check_responders(self, peers: tuple[int, ...], degree: int) -> None:
         """Check that these peers exist, and suffice to open a polynomial of this degree."""
-        if unknown := [peer for peer in peers if not 0 <= peer < self.quorums.peers]:
-            raise ShareError(
-                f"peers are numbered 0 to {self.quorums.peers - 1}, got a share of {unknown[0]}"
-            )
+        self._check_known(peers)
         if len(peers) <= degree:
             raise ShareError(
                 f"opening takes at least {degree + 1} peers, got {len(peers)}; "
                 f"wait for {degree + 1 - len(peers)} more"
+            )
+
+    def _check_known(self, peers: tuple[int, ...]) -> None:
+        if unknown := [peer for peer in peers if not 0 <= peer < self.quorums.peers]:
+            raise ShareError(
+                f"peers are numbered 0 to {self.quorums.peers - 1}, got a share of {unknown[0]}"
             )
 
     @cached_property
@@ -149,9 +157,11 @@ class Scheme:
 
     def lay_out(self, vectors: ArrayLike) -> Elements:
         """Lay vectors (…, d) out as (ℓ, …, B): row i holds the i-th secret of every block."""
+        if np.ndim(vectors) == 0 or 0 in np.shape(vectors):
+            raise ShareError(
+                f"only vectors of at least 1 number can be shared, got shape {np.shape(vectors)}"
+            )
         x = self.field.elements(vectors)
-        if x.ndim == 0 or 0 in x.shape:
-            raise ShareError(f"only vectors of at least 1 number can be shared, got {x.shape}")
         blocks = self.quorums.blocks(x.shape[-1])
         padding = blocks * self.quorums.packing - x.shape[-1]
         if padding:

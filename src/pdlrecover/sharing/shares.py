@@ -78,7 +78,10 @@ class Shares:
         if not isinstance(other, Shares):
             raise ShareError(f"shares combine with shares only, got {type(other).__name__}")
         if self.peers != other.peers:
-            raise ShareError("shares of different peers cannot be combined; select with `of` first")
+            raise ShareError(
+                f"shares of different peers cannot be combined, {self.peers[:3]}… and "
+                f"{other.peers[:3]}…; select the same ones with `of` first"
+            )
         if self.length != other.length or self.values.shape != other.values.shape:
             raise ShareError(
                 f"shares of different lengths cannot be combined: {self.length} numbers as "
@@ -88,7 +91,7 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DotShares:
-    """What some peers hold of one dot product, or of several; masked, hence safe to broadcast."""
+    """What some peers hold of a dot product, or of the mask for one; of one, or of several."""
 
     peers: tuple[int, ...]
     values: Elements
@@ -106,7 +109,11 @@ class DotShares:
             other.degree,
             other.values.shape,
         ):
-            raise ShareError("only shares of the same peers, degree and shape can be added")
+            raise ShareError(
+                f"only shares of the same peers, degree and shape can be added, got degrees "
+                f"{self.degree} and {other.degree}, shapes {self.values.shape} and "
+                f"{other.values.shape}"
+            )
         return replace(self, values=self.field.add(self.values, other.values))
 
     def of(self, peers: Iterable[int]) -> "DotShares":

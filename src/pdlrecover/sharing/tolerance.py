@@ -45,7 +45,7 @@ class Tolerance:
         largest = (spare + 1) // 2
         if largest < 1:
             raise ToleranceError(self._refusal(peers, factor, spare))
-        if packing is not None and not 1 <= packing <= largest:
+        if packing is not None and not (isinstance(packing, int) and 1 <= packing <= largest):
             raise ToleranceError(
                 f"packing must be between 1 and {largest} for {peers} peers with {self}, "
                 f"got {packing}; leave it out to get {largest}"

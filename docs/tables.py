@@ -1,0 +1,99 @@
+"""Writes the tables of the documents from the committed result records: `make docs`.
+
+A table stands between `<!-- table: name -->` and `<!-- end -->`; what is between is replaced. With
+`--check` nothing is written, and the exit code says whether all tables are up to date.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")))
+DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "har": "HAR"}
+
+
+def sharing() -> list[str]:
+    """Return the headlines of the sharing benchmark."""
+    record = read("benchmarks/sharing.json")
+    rows = ["| | measured | wanted |", "|---|---|---|"]
+    for line in record["headlines"]:
+        sense = "at most" if line["at_most"] else "at least"
+        wanted = "" if line["target"] is None else f"{sense} {line['target']:,}"
+        mark = "≈ " if line["extrapolated"] else ""
+        rows.append(f"| {line['name']} | {mark}{line['value']:,.2f}× | {wanted} |")
+    return [
+        *rows,
+        "",
+        f"`make bench`, on {record['environment']['cpu']}, 2 cores; ≈: extrapolated.",
+    ]
+
+
+def backdoor() -> list[str]:
+    """Return every method on the three datasets, under a backdoor of 40 of 200 peers."""
+    records = {
+        dataset: [read(p) for p in sorted(RESULTS.glob(f"backdoor/{dataset}-clear-*.json"))]
+        for dataset in DATASETS
+    }
+    records = {dataset: found for dataset, found in records.items() if found}
+    names = " | ".join(DATASETS[dataset] for dataset in records)
+    rows = [f"| method | {names} | exact rounds of 1000 |", "|---" * (len(records) + 2) + "|"]
+    first = next(iter(records.values()))[0]
+    for method in first["methods"]:
+        cells = []
+        for found in records.values():
+            entries = [record["methods"][method] for record in found]
+            accuracy = mean([entry["accuracy"] for entry in entries])
+            success = mean([entry["attack_success"] for entry in entries])
+            cells.append(f"{accuracy:.1f} / {success:.1f}")
+        exact = first["methods"][method]["exact_rounds"]
+        rows.append(f"| {method} | {' | '.join(cells)} | {exact} |")
+    seeds = sorted({record["seed"] for found in records.values() for record in found})
+    told = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean of seeds {seeds[0]} to {seeds[-1]}"
+    return [
+        *rows,
+        "",
+        f"Accuracy / backdoor success in %, {told}; `results/backdoor/run.sh` runs it.",
+        "HAR's 561 features are recomputed from the inertial signals.",
+    ]
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {"sharing": sharing, "backdoor": backdoor}
+
+
+def read(path: Path | str) -> dict[str, Any]:
+    """Return a record."""
+    record: dict[str, Any] = json.loads((RESULTS / path).read_text())
+    return record
+
+
+def mean(rates: list[float]) -> float:
+    """Return the mean of rates, in percent."""
+    return 100 * sum(rates) / len(rates)
+
+
+def filled(text: str) -> str:
+    """Return a page with its tables made anew."""
+    parts = text.split("<!-- table: ")
+    for i, part in enumerate(parts[1:], start=1):
+        name, _, rest = part.partition(" -->")
+        _, _, after = rest.partition("<!-- end -->")
+        table = "\n".join(TABLES[name]())
+        parts[i] = f"{name} -->\n{table}\n<!-- end -->{after}"
+    return "<!-- table: ".join(parts)
+
+
+def main() -> None:
+    """Write or check every page."""
+    stale = [page for page in PAGES if filled(page.read_text()) != page.read_text()]
+    if "--check" in sys.argv:
+        sys.exit(f"not up to date, run `make docs`: {[p.name for p in stale]}" if stale else 0)
+    for page in stale:
+        page.write_text(filled(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
