@@ -28,7 +28,7 @@ from timing import Timing, as_record, environment, progress
 
 EXAMPLE = """example:
   .venv/bin/python benchmarks/sharing.py --record results/sharing.json     about 5 minutes
-  .venv/bin/python benchmarks/sharing.py --record /tmp/look.json --quick   under 1 minute
+  .venv/bin/python benchmarks/sharing.py --record look.json --quick   under 1 minute
 """
 
 

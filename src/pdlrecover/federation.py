@@ -20,7 +20,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
@@ -28,19 +27,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from pdlrecover.adversary import Attack, attack_success
+from pdlrecover.adversary import Attack
 from pdlrecover.engines.custody import Faults
-from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.population import Population, populate
 from pdlrecover.engines.simulation import Observer, Outcome, Simulation, custody
+from pdlrecover.engines.state import State, as_tensors
 from pdlrecover.errors import DataError, HistoryError, PlanError
 from pdlrecover.field import Source
 from pdlrecover.history import Layout, RunHistory, complete_cohorts
-from pdlrecover.learning import (
-    FlatModel,
-    Weights,
-    accuracy,
-)
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.optimizers import Rate
 from pdlrecover.recovery.requests import Optimizer, Original
@@ -55,30 +49,6 @@ DEFAULT_BUDGET = 8 << 30
 FORMAT = 1
 
 Reason = Literal["left", "malicious"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class State:
-    """A trained or recovered model, and what it took."""
-
-    weights: Weights
-    ledger: Ledger
-    _flat: FlatModel
-
-    @property
-    def model(self) -> torch.nn.Module:
-        """A copy of the user's module with these weights."""
-        return self._flat.module_with(self.weights)
-
-    def accuracy(self, x: ArrayLike, y: ArrayLike) -> float:
-        """Return the share of these samples that are classified right."""
-        samples, labels = _tensors(x, y)
-        return accuracy(self._flat, self.weights, samples, labels)
-
-    def attack_success(self, x: ArrayLike, y: ArrayLike, attack: Attack) -> float | None:
-        """Return how often the attack's trigger, stamped on these samples, gets its answer."""
-        samples, labels = _tensors(x, y)
-        return attack_success(self._flat, self.weights, samples, labels, attack)
 
 
 class Federation:
@@ -136,7 +106,7 @@ class Federation:
         """
         if not datasets:
             raise DataError("a federation needs at least one peer's dataset, got none")
-        parts = [_tensors(x, y) for x, y in datasets]
+        parts = [as_tensors(x, y) for x, y in datasets]
         for peer, (samples, labels) in enumerate(parts):
             if not len(labels) or len(samples) != len(labels):
                 raise DataError(
@@ -345,11 +315,3 @@ class Federation:
             )
         federation._optimizer = optimizer
         return federation
-
-
-def _tensors(x: ArrayLike, y: ArrayLike) -> tuple[torch.Tensor, torch.Tensor]:
-    samples = torch.as_tensor(x, dtype=torch.float32)
-    labels = torch.as_tensor(y, dtype=torch.int64)
-    if not torch.isfinite(samples).all():
-        raise DataError("samples must be finite numbers; some are NaN or infinite")
-    return samples, labels

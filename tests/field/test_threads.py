@@ -5,13 +5,13 @@ import threading
 import numpy as np
 import pytest
 
-from pdlrecover.field import F61, Seeded, product
+from pdlrecover.field import F61, Seeded, threads
 
 
 @pytest.fixture
 def with_threads(monkeypatch):
     def use(count):
-        monkeypatch.setattr(product, "threads", lambda: count)
+        monkeypatch.setattr(threads, "count", lambda: count)
 
     return use
 
@@ -34,7 +34,7 @@ def test_work_inside_a_thread_does_not_wait_for_threads_nor_share_their_memory(w
     with_threads(1)
     expected = [F61.matmul(a, b) for a, b in problems()]
     with_threads(4)
-    found = product.in_parallel([lambda a=a, b=b: F61.matmul(a, b) for a, b in problems()])
+    found = threads.in_parallel([lambda a=a, b=b: F61.matmul(a, b) for a, b in problems()])
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -55,12 +55,12 @@ def test_the_users_own_threads_may_all_compute_at_once(with_threads):
         user.join()
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert product._limits == []
+    assert threads._limits == []
 
 
 @pytest.mark.parametrize(("asked", "fine"), [("3", True), ("0", False), ("many", False)])
 def test_the_environment_sets_the_threads(asked, fine):
-    code = "from pdlrecover.field import product; print(product.threads())"
+    code = "from pdlrecover.field import threads; print(threads.count())"
     environment = {"PDLRECOVER_THREADS": asked, "PATH": "/usr/bin"}
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment

@@ -70,9 +70,10 @@ def test_weights_that_are_not_finite_are_refused() -> None:
 
 
 def test_group_norm_and_switched_off_layers_are_accepted() -> None:
-    FlatModel(nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4), nn.Dropout(0.0)), (4,))
+    grouped = nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4), nn.Dropout(0.0))
+    assert FlatModel(grouped, (4,)).size == 28
     evaluated = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)).eval()
-    FlatModel(evaluated, (4,))
+    assert FlatModel(evaluated, (4,)).size == 28
 
 
 def test_weights_of_another_size_are_refused() -> None:

@@ -20,9 +20,10 @@ import numpy as np
 from pdlrecover.adversary import Attack, attack_success
 from pdlrecover.adversary import build as build_attack
 from pdlrecover.engines.population import populate
+from pdlrecover.engines.state import State
 from pdlrecover.errors import HistoryError
 from pdlrecover.experiments.config import Config
-from pdlrecover.federation import Federation, State
+from pdlrecover.federation import Federation
 from pdlrecover.learning import Dataset, accuracy, load, partition
 from pdlrecover.learning.models import build as build_model
 from pdlrecover.recovery.agreement import norm

@@ -3,8 +3,9 @@
 from pdlrecover.field.fixed_point import FixedPoint
 from pdlrecover.field.interpolation import barycentric_weights, distinct, lagrange_rows
 from pdlrecover.field.mersenne import F61, Elements, Field, Mersenne61, SmallProducts
-from pdlrecover.field.product import EXACT_INNER, Q, in_parallel, one_blas_thread
+from pdlrecover.field.product import EXACT_INNER, Q
 from pdlrecover.field.randomness import Seeded, Source, SystemSource
+from pdlrecover.field.threads import in_parallel, one_blas_thread
 
 __all__ = [
     "EXACT_INNER",

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdlrecover.errors import FieldError
-from pdlrecover.field import product
+from pdlrecover.field import product, threads
 
 Elements = NDArray[np.int64]
 """An array of field elements, in the clear."""
@@ -123,7 +123,7 @@ class Mersenne61:
         def some(part: slice) -> None:
             out[part] = _multiplied(x[part], y[part])
 
-        product.for_each_part(some, len(out), out[0].size)
+        threads.for_each_part(some, len(out), out[0].size)
         return out
 
     def small_products(self, a: Elements) -> SmallProducts:
@@ -152,7 +152,7 @@ class Mersenne61:
         flat = out.reshape(-1)
 
         def some(part: slice) -> None:
-            low, high, spare = product.scratch("combine", 3, part.stop - part.start)
+            low, high, spare = threads.scratch("combine", 3, part.stop - part.start)
             low[:] = high[:] = 0
             for c, row in zip(coefficients, rows, strict=True):
                 np.bitwise_and(row[part], _LOW31, out=spare)
@@ -175,7 +175,7 @@ class Mersenne61:
             product.reduce_in_place(low, spare)
             flat[part] = low
 
-        product.for_each_part(some, flat.size, 1)
+        threads.for_each_part(some, flat.size, 1)
         return out
 
     def sum(self, x: Elements, axis: int) -> Elements:

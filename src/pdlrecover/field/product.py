@@ -18,20 +18,13 @@ Rules:
   tile's, whatever the size of the product.
 """
 
-import math
-import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache, partial
-from typing import Any, TypeVar, cast
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from pdlrecover.errors import FieldError
+from pdlrecover.field import threads
 
 Q = (1 << 61) - 1
 """The modulus, a Mersenne prime."""
@@ -48,23 +41,10 @@ CACHED_ELEMENTS = 1 << 14
 
 SERIAL_PRODUCTS = 1 << 22
 """A product of fewer multiplications is not worth threads of its own."""
-ELEMENTWISE = 1 << 16
-"""Elementwise work outside of products runs over this many elements at a time."""
 FEWEST_COLUMNS = 256
 """Narrower tiles are not worth a thread of their own."""
 
 
-@cache
-def threads() -> int:
-    """Return how many threads a product uses: all cores, or what PDLRECOVER_THREADS says."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    asked = os.environ.get("PDLRECOVER_THREADS") or str(cores or 1)
-    if not asked.isdecimal() or int(asked) < 1:
-        raise FieldError(f"PDLRECOVER_THREADS must be a whole number from 1 on, got {asked!r}")
-    return int(asked)
-
-
-Result = TypeVar("Result")
 Floats = NDArray[np.float64]
 
 _LIMB = (1 << LIMB_BITS) - 1
@@ -91,18 +71,18 @@ def matmul(a: NDArray[np.int64], b: NDArray[np.int64], out: NDArray[np.int64]) -
 
             def tile(j: int, i: int = i, k: int = k, blocks: Floats = blocks) -> None:
                 limbs = _limbs(b[k : k + EXACT_INNER, j : j + width])
-                sums = _room.take("sums", float, len(blocks), limbs.shape[1])
+                sums = threads.room.take("sums", float, len(blocks), limbs.shape[1])
                 np.matmul(blocks, limbs, out=sums)
                 _fold(sums, out[i : i + TILE_ROWS, j : j + width], add=k > 0)
 
-            for_each = _one_by_one if small else _for_each
+            for_each = threads.one_by_one if small else threads.for_each
             for_each(tile, range(0, columns, width))
 
 
 def _tile_width(height: int, columns: int) -> int:
     """Return how many columns a tile has, so that it fits the cache and all threads have one."""
     widest = min(TILE_COLUMNS, max(FEWEST_COLUMNS, TILE_NUMBERS // (3 * height)))
-    tiles = max(-(-columns // widest), min(threads(), columns // FEWEST_COLUMNS), 1)
+    tiles = max(-(-columns // widest), min(threads.count(), columns // FEWEST_COLUMNS), 1)
     return max(1, -(-columns // tiles))
 
 
@@ -123,7 +103,7 @@ class SmallProducts:
         for k in range(0, self._inner, self.EXACT):
             part = a[:, k : k + self.EXACT]
             limbs = np.empty((3, *part.shape))
-            _for_each_slice(partial(_split, part, limbs), len(part))
+            threads.for_each_slice(partial(_split, part, limbs), len(part))
             self._pieces.append(limbs.reshape(3 * self._rows, -1))
 
     def times(self, b: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -156,121 +136,6 @@ def _split(x: NDArray[np.int64], limbs: Floats, rows: slice) -> None:
         limbs[1, row] = high
 
 
-def in_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Do independent tasks on as many threads as cores; each by itself uses one."""
-    results: list[Result | None] = [None] * len(tasks)
-
-    def one(i: int) -> None:
-        results[i] = tasks[i]()
-
-    _for_each(one, range(len(tasks)))
-    return cast(list[Result], results)
-
-
-def for_each_part(work: Callable[[slice], None], rows: int, row_size: int) -> None:
-    """Do elementwise work on slices of rows that fit the cache, on as many threads as cores."""
-    step = max(1, ELEMENTWISE // max(1, row_size))
-
-    def some(rows: slice) -> None:
-        for i in range(rows.start, rows.stop, step):
-            work(slice(i, min(i + step, rows.stop)))
-
-    _for_each_slice(some, rows)
-
-
-def _for_each_slice(work: Callable[[slice], None], rows: int) -> None:
-    """Cut the rows in one slice for each thread."""
-    size = max(1, -(-rows // threads()))
-    _for_each(lambda i: work(slice(i, min(i + size, rows))), range(0, rows, size))
-
-
-def _for_each(work: Callable[[int], None], starts: range) -> None:
-    """Do all pieces of work, on as many threads as there are cores, each with one of BLAS's.
-
-    BLAS's own threads would leave the elementwise passes to one core, and wait for each other in
-    every small tile when the machine is busy.
-    """
-    if len(starts) < 2 or threads() < 2 or _room.is_worker:
-        _one_by_one(work, starts)
-        return
-    with _one_blas_thread_for_now():
-        list(_pool(threads()).map(work, starts))
-
-
-def _one_by_one(work: Callable[[int], None], starts: range) -> None:
-    for start in starts:
-        work(start)
-
-
-def one_blas_thread() -> None:
-    """Limit numpy's BLAS to one thread for good, for processes that compute by `matmul` and torch.
-
-    Its idle threads spin for a while after every product, and torch's threads have to wait.
-    """
-    _blas().limit(limits=1, user_api="blas")
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-_limiting = threading.Lock()
-_limits: list[Any] = []
-"""The limit in force, once for every thread that is inside of it."""
-
-
-@contextmanager
-def _one_blas_thread_for_now() -> Iterator[None]:
-    """Limit BLAS while anybody is in here; the limit is the process's, so the last one lifts it."""
-    with _limiting:
-        _limits.append(_limits[0] if _limits else _blas().limit(limits=1, user_api="blas"))
-    try:
-        yield
-    finally:
-        with _limiting:
-            limit = _limits.pop()
-            if not _limits:
-                limit.restore_original_limits()
-
-
-@cache
-def _pool(size: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(size, "pdlrecover-field", initializer=_room.become_worker)
-
-
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-class _Room(threading.local):
-    """Each thread's scratch memory, kept: touching fresh memory costs more than the arithmetic."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, NDArray[Any]] = {}
-        self.is_worker = False
-
-    def become_worker(self) -> None:
-        """Mark this thread as one of the pool's: it must not wait for the pool itself."""
-        self.is_worker = True
-
-    def take(self, name: str, dtype: type, *shape: int) -> NDArray[Any]:
-        """Return an array of any content; the next call of the same name may overwrite it."""
-        size = math.prod(shape)
-        kept = self._kept.get(name)
-        if kept is None or kept.size < size:
-            kept = self._kept[name] = np.empty(size, dtype=dtype)
-        return kept[:size].reshape(shape)
-
-
-_room = _Room()
-
-
-def scratch(name: str, *shape: int) -> NDArray[np.int64]:
-    """Return this thread's scratch memory of that name: int64s of any content."""
-    return _room.take(name, np.int64, *shape)
-
-
 def _blocks(x: NDArray[np.int64]) -> Floats:
     """Return the 3×3 blocks of limbs of the left matrix."""
     assert x.shape[1] <= EXACT_INNER, "a longer inner dimension would round"  # noqa: S101 (an invariant of this file, not a check of input)
@@ -281,7 +146,7 @@ def _blocks(x: NDArray[np.int64]) -> Floats:
 def _limbs(y: NDArray[np.int64]) -> Floats:
     """Return the limbs y₀, y₁, y₂ as floats, one matrix under the other, in scratch memory."""
     rows, columns = y.shape
-    out = _room.take("limbs", float, 3 * rows, columns)
+    out = threads.room.take("limbs", float, 3 * rows, columns)
     step = max(1, CACHED_ELEMENTS // columns)
     for i in range(0, rows, step):
         part = y[i : i + step]
@@ -302,7 +167,7 @@ def _fold(c: Floats, out: NDArray[np.int64], *, add: bool) -> None:
     """
     rows, columns = out.shape
     step = max(1, CACHED_ELEMENTS // columns)
-    room = _room.take("fold", np.int64, 4, step, columns)
+    room = threads.room.take("fold", np.int64, 4, step, columns)
     for i in range(0, rows, step):
         end = min(rows, i + step)
         total, c1, c2, spare = room[:, : end - i]
