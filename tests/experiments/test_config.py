@@ -29,15 +29,20 @@ def test_a_key_that_does_not_exist_is_refused_with_the_nearest_one(tmp_path):
     ("text", "message"),
     [
         ("peers = [", "is not TOML"),
-        ('peers = "many"', "peers must be int, got 'many'"),
-        ("clear = 1", "clear must be bool, got 1"),
-        ("colluders = 1.5", "colluders must be int or NoneType, got 1.5"),
-        ('methods = "retrain"', "methods must be"),
+        ('peers = "many"', "peers must be a whole number, got 'many'"),
+        ("clear = 1", "clear must be true or false, got 1"),
+        ("colluders = 1.5", "colluders must be a whole number or left out, got 1.5"),
+        ("methods = [1]", "methods must be a list of texts"),
     ],
 )
 def test_files_that_make_no_sense_are_refused(tmp_path, text, message):
     with pytest.raises(PlanError, match=message):
         Config.from_toml(written(tmp_path, text))
+
+
+def test_methods_may_be_a_text_with_commas(tmp_path):
+    path = written(tmp_path, 'methods = "retrain, historical"')
+    assert Config.from_toml(path).methods == ("retrain", "historical")
 
 
 def test_a_missing_file_is_said(tmp_path):

@@ -133,7 +133,7 @@ def test_a_split_by_subject_has_nobody_in_both_parts(tmp_path: Path) -> None:
 
 
 def test_no_har_at_all_is_one_sentence_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"har/har561_recomputed\.npz is not in .*download\('har'"):
+    with pytest.raises(DataError, match=r"har/har561_recomputed\.npz is not in .*download har"):
         load("har", tmp_path)
 
 

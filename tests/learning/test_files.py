@@ -46,7 +46,7 @@ def test_a_missing_file_is_named_with_the_folder_and_how_to_get_it(tmp_path: Pat
     message = str(error.value)
     assert LABELS in message
     assert str(tmp_path) in message
-    assert "download('mnist'" in message
+    assert "pdlrecover download mnist --data-dir" in message
     assert files.DATA_VARIABLE in message
 
 

@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TransferSpeedColumn,
+)
 
 from pdlrecover.learning import download as fetch
 from pdlrecover.learning.files import data_folder
@@ -15,17 +22,21 @@ def download(
     name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or har.")],
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Where it goes.", envvar="PDLRECOVER_DATA", show_envvar=True),
+        typer.Option(
+            help="Where it goes; ./data if not said.", envvar="PDLRECOVER_DATA", show_envvar=True
+        ),
     ] = None,
 ) -> None:
     """Fetch a dataset from where it is published, and check it."""
     console = Console()
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console) as bars:
-        task = bars.add_task(name, total=None)
+        tasks: list[TaskID] = []
 
         def show(done: int, size: int) -> None:
-            bars.update(task, completed=done, total=size or None)
+            if not tasks:
+                tasks.append(bars.add_task(name, total=None))
+            bars.update(tasks[0], completed=done, total=size or None)
 
         fetch(name, data_dir, show)
     console.print(f"{name} is in {data_folder(data_dir)}", soft_wrap=True)

@@ -55,7 +55,11 @@ def _plan_record(traffic: Traffic) -> dict[str, int | bool]:
 def _plan_table(traffic: Traffic) -> Table:
     quorums, tolerance = traffic.quorums, traffic.quorums.tolerance
     answering = quorums.peers - tolerance.dropouts
-    table = Table(title=f"{quorums.peers} peers, surviving {tolerance}", title_justify="left")
+    table = Table(
+        title=f"{quorums.peers} peers, surviving {tolerance}",
+        title_justify="left",
+        show_header=False,
+    )
     table.add_column("")
     table.add_column("", justify="right")
     table.add_column("", style="dim")

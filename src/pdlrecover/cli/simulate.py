@@ -11,12 +11,15 @@ from pdlrecover.cli.tables import results_table
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.figures import draw_curves
 from pdlrecover.experiments.run import run
+from pdlrecover.recovery.methods import METHODS
 
 # A flag that is not given leaves the file's value, or the default.
 Text = str | None
 Whole = int | None
 Real = float | None
 Switch = bool | None
+
+DEFAULTS = {key: str(value) for key, value in Config().record().items()}
 
 
 def simulate(
@@ -26,52 +29,129 @@ def simulate(
     ),
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Where the datasets are.", envvar="PDLRECOVER_DATA", show_envvar=True),
+        typer.Option(
+            help="Where the datasets are; ./data if not said.",
+            envvar="PDLRECOVER_DATA",
+            show_envvar=True,
+        ),
     ] = None,
     dataset: Annotated[
-        Text, typer.Option(help="digits (bundled), mnist, fashion-mnist, har or har-inertial.")
+        Text,
+        typer.Option(
+            help="digits (bundled), mnist, fashion-mnist, har or har-inertial.",
+            show_default=DEFAULTS["dataset"],
+        ),
     ] = None,
-    split: Annotated[Text, typer.Option(help="HAR's test part: random, or by subject.")] = None,
+    split: Annotated[
+        Text,
+        typer.Option(
+            help="HAR's test part: random, or by subject.", show_default=DEFAULTS["split"]
+        ),
+    ] = None,
     validation: Annotated[
         Switch, typer.Option("--validation", help="Report on held-out training data: for tuning.")
     ] = None,
     model: Annotated[
-        Text, typer.Option(help="logistic, mlp, mlp-HIDDEN, cnn or package.module:factory.")
+        Text,
+        typer.Option(
+            help="logistic, mlp, mlp-HIDDEN, cnn or package.module:factory.",
+            show_default=DEFAULTS["model"],
+        ),
     ] = None,
-    peers: Annotated[Whole, typer.Option(help="How many peers train together.")] = None,
-    malicious: Annotated[Whole, typer.Option(help="How many attack, and are removed.")] = None,
-    leavers: Annotated[Whole, typer.Option(help="How many honest peers leave instead.")] = None,
+    peers: Annotated[
+        Whole, typer.Option(help="How many peers train together.", show_default=DEFAULTS["peers"])
+    ] = None,
+    malicious: Annotated[
+        Whole,
+        typer.Option(help="How many attack, and are removed.", show_default=DEFAULTS["malicious"]),
+    ] = None,
+    leavers: Annotated[
+        Whole,
+        typer.Option(help="How many honest peers leave instead.", show_default=DEFAULTS["leavers"]),
+    ] = None,
     attack: Annotated[
-        Text, typer.Option(help="backdoor, label-flip, sign-flip, noise or none.")
+        Text,
+        typer.Option(
+            help="backdoor, label-flip, sign-flip, noise or none.", show_default=DEFAULTS["attack"]
+        ),
     ] = None,
     attack_scale: Annotated[Real, typer.Option(help="The attack's strength.")] = None,
-    rounds: Annotated[Whole, typer.Option(help="Rounds of training.")] = None,
-    batch_size: Annotated[Whole, typer.Option(help="Samples of a peer's minibatch.")] = None,
-    learning_rate: Annotated[Real, typer.Option(help="The server's learning rate.")] = None,
-    optimizer: Annotated[Text, typer.Option(help="sgd, momentum or adam.")] = None,
+    rounds: Annotated[
+        Whole, typer.Option(help="Rounds of training.", show_default=DEFAULTS["rounds"])
+    ] = None,
+    batch_size: Annotated[
+        Whole,
+        typer.Option(help="Samples of a peer's minibatch.", show_default=DEFAULTS["batch_size"]),
+    ] = None,
+    learning_rate: Annotated[
+        Real,
+        typer.Option(help="The server's learning rate.", show_default=DEFAULTS["learning_rate"]),
+    ] = None,
+    optimizer: Annotated[
+        Text, typer.Option(help="sgd, momentum or adam.", show_default=DEFAULTS["optimizer"])
+    ] = None,
     l2: Annotated[Real, typer.Option(help="L2 regularisation.")] = None,
-    partition: Annotated[Text, typer.Option(help="iid, fang, dirichlet or subject.")] = None,
-    degree: Annotated[Real, typer.Option(help="Fang's degree, or Dirichlet's α.")] = None,
-    seed: Annotated[Whole, typer.Option(help="Of data, weights and batches.")] = None,
+    partition: Annotated[
+        Text,
+        typer.Option(help="iid, fang, dirichlet or subject.", show_default=DEFAULTS["partition"]),
+    ] = None,
+    degree: Annotated[
+        Real, typer.Option(help="Fang's degree, or Dirichlet's α.", show_default=DEFAULTS["degree"])
+    ] = None,
+    seed: Annotated[
+        Whole,
+        typer.Option(help="The seed of data, weights and batches.", show_default=DEFAULTS["seed"]),
+    ] = None,
     methods: Annotated[
-        Text, typer.Option(help="Recovery methods, with commas; all if left out.")
+        Text, typer.Option(help=f"Of {', '.join(METHODS)}; with commas, all if left out.")
     ] = None,
     clear: Annotated[
         Switch, typer.Option("--clear", help="Skip dealing and opening: the same numbers, faster.")
     ] = None,
-    preparation: Annotated[Whole, typer.Option(help="Exact rounds at the start.")] = None,
-    period: Annotated[Whole, typer.Option(help="Then every so many-th is exact.")] = None,
-    final: Annotated[Whole, typer.Option(help="Exact rounds at the end.")] = None,
-    buffer: Annotated[Whole, typer.Option(help="Curvature pairs kept.")] = None,
+    preparation: Annotated[
+        Whole, typer.Option(help="Exact rounds at the start; 25, or an eighth of a short run.")
+    ] = None,
+    period: Annotated[
+        Whole, typer.Option(help="Then every so many-th is exact.", show_default=DEFAULTS["period"])
+    ] = None,
+    final: Annotated[
+        Whole, typer.Option(help="Exact rounds at the end; 25, or an eighth of a short run.")
+    ] = None,
+    buffer: Annotated[
+        Whole, typer.Option(help="Curvature pairs kept.", show_default=DEFAULTS["buffer"])
+    ] = None,
     open_pairs: Annotated[
         Switch, typer.Option("--open-pairs", help="Open the curvature pairs.")
     ] = None,
-    block: Annotated[Whole, typer.Option(help="Stored sums opened together.")] = None,
-    accelerated_rounds: Annotated[Whole, typer.Option(help="Of accelerated retraining.")] = None,
-    colluders: Annotated[Whole, typer.Option(help="So many together learn nothing.")] = None,
-    dropouts: Annotated[Whole, typer.Option(help="So many may be absent or removed.")] = None,
-    liars: Annotated[Whole, typer.Option(help="So many may send wrong shares.")] = None,
-    bound: Annotated[Real, typer.Option(help="The L2 bound of an update.")] = None,
+    block: Annotated[
+        Whole,
+        typer.Option(
+            help="With --open-pairs: how many rounds' stored sums are opened as one.",
+            show_default=DEFAULTS["block"],
+        ),
+    ] = None,
+    accelerated_rounds: Annotated[
+        Whole,
+        typer.Option(
+            help="Rounds of accelerated retraining.", show_default=DEFAULTS["accelerated_rounds"]
+        ),
+    ] = None,
+    colluders: Annotated[
+        Whole,
+        typer.Option(help="So many together learn nothing; a third of the peers if not said."),
+    ] = None,
+    dropouts: Annotated[
+        Whole,
+        typer.Option(
+            help="So many may be absent or removed; 30% of the peers, or more, if not said."
+        ),
+    ] = None,
+    liars: Annotated[
+        Whole, typer.Option(help="So many may send wrong shares; one in 40 if not said.")
+    ] = None,
+    bound: Annotated[
+        Real, typer.Option(help="The L2 bound of an update.", show_default=DEFAULTS["bound"])
+    ] = None,
     accept_differencing: Annotated[
         Switch,
         typer.Option(
@@ -96,6 +176,8 @@ def simulate(
 def run_and_show(config: Config, out: Path, data_dir: Path | None) -> dict[str, Any]:
     """Run an experiment with progress, then print its table and say where everything is."""
     console = Console()
+    if (out / "result.json").exists() or (out / "history").exists():
+        console.print(f"Going on with what is in {out}; what is done there is not done again.")
     try:
         with Bars(console) as bars:
             result = run(config, out, data_dir=data_dir, progress=bars)

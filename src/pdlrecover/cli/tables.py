@@ -19,15 +19,10 @@ def results_table(result: dict[str, Any]) -> Table:
         f"{config['rounds']} rounds, {mode}",
         title_justify="left",
     )
-    table.add_column("method")
-    for name in (
-        "accuracy",
-        "backdoor",
-        "exact rounds",
-        "asked by guard",
-        "seconds",
-        "sent per peer",
-    ):
+    guarded = any(entry["fallback_rounds"] for entry in result["methods"].values())
+    table.add_column("method", no_wrap=True)
+    extra = ["of them by the guard"] if guarded else []
+    for name in ["accuracy", "backdoor", "exact rounds", *extra, "seconds", "sent per peer"]:
         table.add_column(name, justify="right")
     for name, entry in result["methods"].items():
         table.add_row(
@@ -35,7 +30,7 @@ def results_table(result: dict[str, Any]) -> Table:
             percent(entry["accuracy"]),
             percent(entry["attack_success"]),
             str(entry["exact_rounds"]),
-            str(entry["fallback_rounds"]) if entry["fallback_rounds"] else "",
+            *([str(entry["fallback_rounds"])] if guarded else []),
             f"{entry['seconds']['total']:.1f}",
             readable(entry["bytes_per_peer"]),
             style="bold" if name == "pdlrecover" else None,

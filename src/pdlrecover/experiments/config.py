@@ -105,6 +105,9 @@ class Config:
     def from_values(cls, values: dict[str, Any]) -> Self:
         """Make a config of these values; a key that does not exist is refused."""
         known = {f.name: f for f in fields(cls)}
+        values = dict(values)
+        if isinstance(values.get("methods"), str):
+            values["methods"] = [name.strip() for name in values["methods"].split(",")]
         for key, value in values.items():
             if key not in known:
                 nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
@@ -113,7 +116,6 @@ class Config:
                 )
                 raise PlanError(f"there is no setting called {key!r}; {hint}")
             _check_type(key, value, known[key].type)
-        values = dict(values)
         if "methods" in values:
             values["methods"] = tuple(values["methods"])
         return cls(**values)
@@ -129,7 +131,10 @@ class Config:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise PlanError(f"{path} is not TOML: {error}") from error
         flat = {key.replace("-", "_"): value for key, value in values.items()}
-        return cls.from_values({**flat, **(overrides or {})})
+        try:
+            return cls.from_values({**flat, **(overrides or {})})
+        except PlanError as error:
+            raise PlanError(f"{path}: {error}") from error
 
     def with_seed(self, seed: int) -> "Config":
         """Return the same experiment with another seed."""
@@ -190,8 +195,12 @@ def _check_type(key: str, value: Any, hint: Any) -> None:
     """Refuse a value of a type that the setting cannot have."""
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     if not any(_is_a(value, kind) for kind in kinds):
-        name = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds)
-        raise PlanError(f"{key} must be {name}, got {value!r}")
+        raise PlanError(f"{key} must be {' or '.join(map(_named, kinds))}, got {value!r}")
+
+
+def _named(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return names.get(kind, "left out" if kind is type(None) else "a list of texts")
 
 
 def _is_a(value: Any, kind: Any) -> bool:

@@ -121,17 +121,27 @@ class Curve:
 
     def __init__(self, world: World, name: str, progress: Progress | None) -> None:
         self._world, self._name, self._progress = world, name, progress
+        self._last = 0
         self.rounds: list[int] = []
         self.accuracy: list[float] = []
         self.attack_success: list[float | None] = []
 
     def __call__(self, step: Stepped) -> None:
         """Take note of a round."""
+        self._last = step.round + 1
         if step.round % self._world.config.evaluate_every == 0:
             self.measure(step.round + 1, step.model)
         if self._progress:
             latest = self.accuracy[-1] if self.accuracy else None
             self._progress.step(self._name, step.round + 1, latest)
+
+    def finish(self, model: Vector) -> None:
+        """Take note of the last model."""
+        last = max([self._last, *self.rounds])
+        if not self.rounds or self.rounds[-1] != last:
+            self.measure(last, model)
+        if self._progress:
+            self._progress.step(self._name, last, self.accuracy[-1])
 
     def measure(self, round: int, model: Vector) -> None:  # noqa: A002
         """Measure a model on the test part, without and with the trigger."""
@@ -215,13 +225,10 @@ def _train(world: World, progress: Progress | None, result: Record) -> State:
     state = world.federation.train(
         config.rounds, config.learning_rate, optimizer=config.optimizer, observer=curve
     )
+    entry = {**_entry(world, state, curve), "rounds_from_history": found}
+    result["methods"].setdefault(POISONED, entry)
     if progress:
         progress.end(POISONED)
-    if POISONED not in result["methods"]:
-        result["methods"][POISONED] = {
-            **_entry(world, state, curve),
-            "rounds_from_history": found,
-        }
     return state
 
 
@@ -245,15 +252,15 @@ def _recover(world: World, name: str, result: Record, progress: Progress | None)
         accept_differencing=config.accept_differencing,
         observer=curve,
     )
+    result["methods"][name] = _entry(world, state, curve)
     if progress:
         progress.end(name)
-    result["methods"][name] = _entry(world, state, curve)
     return state
 
 
 def _entry(world: World, state: State, curve: Curve) -> Record:
     """Return what the record says of one method."""
-    curve.measure(world.config.rounds, state.weights)
+    curve.finish(state.weights)
     return {
         **measure(world, state.weights),
         "distance_to_retrain": None,
@@ -290,8 +297,8 @@ def _resumed(config: Config, out: Path) -> Record | None:
     if mine != theirs:
         differing = sorted(key for key in mine if mine[key] != theirs.get(key))
         raise HistoryError(
-            f"{path} is the result of another config ({', '.join(differing) or 'format'} differ); "
-            "give another --out, or delete it"
+            f"{path} is the result of another config, which differs in "
+            f"{', '.join(differing) or 'format'}; give another --out, or delete it"
         )
     found["config"] = config.record()
     return found

@@ -92,7 +92,8 @@ def missing(path: str, folder: Path) -> DataError:
     """Return the error for a file that is not in the data folder."""
     return DataError(
         f"{path} is not in the data folder {folder.absolute()}; get it with "
-        f"{_command(path, folder)}, or name the folder that has it by {DATA_VARIABLE}"
+        f"{_command(path, folder)}, or name the folder that has it by --data-dir or "
+        f"{DATA_VARIABLE}"
     )
 
 
