@@ -9,8 +9,6 @@ the length only; and the few small systems of equations are solved in plain Pyth
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from pdlrecover.recovery.requests import Vector
 
 
@@ -76,8 +74,3 @@ def solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[flo
 def power_of_two_below(value: float) -> float:
     """Return the largest power of two that is at most `value` > 0."""
     return math.ldexp(1.0, math.frexp(value)[1] - 1)
-
-
-def finite(x: Vector) -> bool:
-    """Say whether every number is finite."""
-    return bool(np.isfinite(x).all())
