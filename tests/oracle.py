@@ -50,8 +50,12 @@ class OracleField:
     def small_limit(self):
         return self.modulus
 
-    def small_products(self, a):
-        return OracleSmallProducts(self, a)
+    def prepared(self, a):
+        return a
+
+    def small_products(self, several, b):
+        products = [self.matmul(a, np.asarray(b).astype(np.int64) % self.modulus) for a in several]
+        return np.stack(products, axis=1).transpose(2, 1, 0)
 
     def evaluate(self, coefficients, point):
         """Return c₀ + c₁·x + c₂·x² + …"""
@@ -87,15 +91,6 @@ class OracleField:
     def _reduced(self, x):
         flat = [int(v) % self.modulus for v in np.asarray(x, dtype=object).ravel()]
         return np.array(flat, dtype=np.int64).reshape(np.shape(x))
-
-
-@dataclass(frozen=True, eq=False)
-class OracleSmallProducts:
-    field: OracleField
-    a: np.ndarray
-
-    def times(self, b):
-        return self.field.matmul(self.a, np.asarray(b) % self.field.modulus)
 
 
 def determinant(matrix, modulus):

@@ -89,32 +89,36 @@ def test_small_products_agree_with_integers(shape):
     rows, inner, columns = shape
     a = Seeded("small").elements(rows, inner)
     a[0], a[-1, -1] = Q - 1, 0
-    limit = product.SmallProducts.limit
+    limit = product.SMALL
     b = np.random.default_rng(0).integers(-limit + 1, limit, (inner, columns))
     b[:2] = limit - 1
     b[-1] = 1 - limit
-    np.testing.assert_array_equal(F61.small_products(a).times(b), TRUTH.matmul(a, b % Q))
+    expected = TRUTH.matmul(a, b % Q).T
+    for numbers in (b, b.astype(np.float64)):
+        found = F61.small_products([F61.prepared(a), F61.prepared(a[::-1])], numbers)
+        np.testing.assert_array_equal(found[:, 0], expected)
+        np.testing.assert_array_equal(found[:, 1], expected[:, ::-1])
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_small_products_of_the_largest_elements_are_exact(sign):
-    limit, exact = product.SmallProducts.limit, product.SmallProducts.EXACT
+    limit, exact = product.SMALL, product.EXACT_SMALL
     for value in (Q - 1, WORST_LIMBS):
         a, b = np.full((2, exact), value), np.full((exact, 1), sign * (limit - 1))
         expected = sign * exact * value * (limit - 1) % Q
-        assert (F61.small_products(a).times(b) == expected).all()
+        assert (F61.small_products([F61.prepared(a)], b) == expected).all()
 
 
 def test_longer_small_products_would_round(monkeypatch):
-    monkeypatch.setattr(product.SmallProducts, "EXACT", 1 << 14)
+    monkeypatch.setattr(product, "EXACT_SMALL", 1 << 14)
     with pytest.raises(AssertionError):
-        F61.small_products(np.ones((1, 3), dtype=np.int64))
+        F61.prepared(np.ones((1, 3), dtype=np.int64))
 
 
 @pytest.mark.parametrize("b", [np.ones((4, 1), dtype=np.int64), np.full((3, 1), 1 << 20)])
 def test_integers_that_are_not_small_or_do_not_fit_are_refused(b):
     with pytest.raises(FieldError, match="small products need 3 rows of integers below 1048576"):
-        F61.small_products(np.ones((1, 3), dtype=np.int64)).times(b)
+        F61.small_products([F61.prepared(np.ones((1, 3), dtype=np.int64))], b)
 
 
 def test_room_of_another_shape_or_dtype_is_refused():

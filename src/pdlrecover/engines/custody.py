@@ -15,6 +15,7 @@ from pdlrecover.engines.population import Integers
 from pdlrecover.errors import ToleranceError
 from pdlrecover.field import F61, Source, SystemSource
 from pdlrecover.sharing import (
+    DotShares,
     Scheme,
     Shares,
     dots_public,
@@ -22,6 +23,9 @@ from pdlrecover.sharing import (
     open_robust,
     zero_masks,
 )
+
+MASKS_AHEAD = 64
+"""Masks for so many dot products are dealt at once."""
 
 
 class Custody(Protocol):
@@ -132,6 +136,7 @@ class Shared:
     source: Source = field(default_factory=SystemSource)
     caught: set[int] = field(default_factory=set)
     """The liars that openings have named."""
+    _masks: DotShares | None = None
 
     def __post_init__(self) -> None:
         answering = tuple(p for p in self.responders if p not in self.faults.absent)
@@ -197,14 +202,21 @@ class Shared:
         """Open masked dot products; one mask stands for the sum of all peers' masks."""
         out = np.empty((len(vectors), len(ready)), dtype=np.int64)
         for row, vector in zip(out, vectors, strict=True):
-            mask = zero_masks(
-                self.scheme, len(ready), degree=self.scheme.quorums.dot_degree, source=self.source
-            )
-            dots = dots_public(self.scheme, ready, vector, mask)
+            dots = dots_public(self.scheme, ready, vector, self._mask(len(ready)))
             opening = open_dots(self.scheme, replace(dots, values=self._lied(dots.values)))
             self.caught.update(opening.liars)
             row[:] = _signed(opening.values)
         return out
+
+    def _mask(self, count: int) -> DotShares:
+        """Return masks for so many dot products, out of those dealt ahead; none is used twice."""
+        if not self._masks or self._masks.values.shape[1] < count:
+            degree = self.scheme.quorums.dot_degree
+            size = max(count, MASKS_AHEAD)
+            self._masks = zero_masks(self.scheme, size, degree=degree, source=self.source)
+        dealt = self._masks
+        self._masks = replace(dealt, values=dealt.values[:, count:])
+        return replace(dealt, values=dealt.values[:, :count])
 
     def _lied(self, values: Integers) -> Integers:
         """Return the values with the liars' rows replaced."""

@@ -11,7 +11,7 @@ Rules:
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,22 +58,21 @@ class Field(Protocol):
     def matmul(self, a: Elements, b: Elements, out: Elements | None = None) -> Elements:
         """Return the matrix product a·b, in `out` if given."""
 
-    def small_products(self, a: Elements) -> "SmallProducts":
+    def prepared(self, a: Elements) -> Any:
         """Make a matrix ready for many products with small integers."""
 
+    def small_products(self, several: Sequence[Any], b: NDArray[Any]) -> Elements:
+        """Return a·b for k prepared matrices a and small integers b: (columns, k, rows).
 
-class SmallProducts(Protocol):
-    """A matrix a that is ready for products with integers below the field's `small_limit`."""
-
-    def times(self, b: NDArray[np.int64]) -> Elements:
-        """Return the matrix product a·b."""
+        The integers' type may be int64 or float64.
+        """
 
 
 class Mersenne61:
     """The field of integers modulo q = 2^61 − 1. It has no state: use the one instance, `F61`."""
 
     modulus = product.Q
-    small_limit = product.SmallProducts.limit
+    small_limit = product.SMALL
 
     def __repr__(self) -> str:
         return "F61"
@@ -86,7 +85,7 @@ class Mersenne61:
                 f"field elements must be integers, got dtype {x.dtype}; "
                 "encode real numbers with FixedPoint first"
             )
-        if x.size and (x.min() < 0 or x.max() >= self.modulus):
+        if x.size and _as_unsigned(x).max() >= self.modulus:  # negative ones are large
             raise FieldError(
                 f"field elements must lie in 0 ≤ x < 2^61 − 1, got values from {x.min()} "
                 f"to {x.max()}; reduce them modulo q first"
@@ -126,10 +125,14 @@ class Mersenne61:
         threads.for_each_part(some, len(out), out[0].size)
         return out
 
-    def small_products(self, a: Elements) -> SmallProducts:
+    def prepared(self, a: Elements) -> product.Prepared:
         """Make a matrix ready for many products with small integers."""
         _check(a)
-        return product.SmallProducts(a)
+        return product.Prepared(a)
+
+    def small_products(self, several: Sequence[product.Prepared], b: NDArray[Any]) -> Elements:
+        """Return a·b for k prepared matrices a and small integers b: (columns, k, rows)."""
+        return product.small_products(several, b)
 
     def combine(self, coefficients: Sequence[int], arrays: Sequence[Elements]) -> Elements:
         """Return Σ_k c_k·x_k for arrays of one shape and signed integers c with Σ|c| < 2^31.
@@ -268,6 +271,11 @@ def _check(*arrays: Elements) -> None:
         if not isinstance(x, np.ndarray) or x.dtype != np.int64:
             got = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
             raise FieldError(f"the field computes on int64 arrays, got {got}; see F61.elements")
+
+
+def _as_unsigned(x: NDArray[Any]) -> NDArray[Any]:
+    """Return integers with negative ones seen as large ones, without a copy."""
+    return x.view(x.dtype.str.replace("i", "u"))
 
 
 def _first_zero(x: Elements) -> int | tuple[int, ...]:

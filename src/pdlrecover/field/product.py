@@ -18,7 +18,9 @@ Rules:
   tile's, whatever the size of the product.
 """
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +38,7 @@ EXACT_INNER = (1 << 53) // (3 << 42)
 TILE_ROWS = 1024
 TILE_COLUMNS = 1 << 14
 TILE_NUMBERS = 1 << 21
-CACHED_ELEMENTS = 1 << 14
+CACHED_ELEMENTS = 1 << 15
 """Elementwise passes run over this many elements at a time, to stay in the cache."""
 
 SERIAL_PRODUCTS = 1 << 22
@@ -86,44 +88,61 @@ def _tile_width(height: int, columns: int) -> int:
     return max(1, -(-columns // tiles))
 
 
-class SmallProducts:
-    """A matrix a of elements, made ready for many products with small integers.
+SMALL = 1 << 20
+"""Integers below this in magnitude are small."""
+EXACT_SMALL = 1 << 12
+"""The longest inner dimension of exact sums of limbs times small integers."""
 
-    With |b| < 2^20 one limb holds b, so a·b is a product of 3×1 blocks, and those of a can be kept
-    from one product to the next. A sum of K terms below 2^41 is exact up to K = 2^12.
+
+class Prepared:
+    """The limbs of a matrix a, kept for many products with small integers.
+
+    With |b| < 2^20 one limb holds b, so a·b is a product of 3×1 blocks. A sum of K terms below 2^41
+    is exact up to K = 2^12.
     """
 
-    limit = 1 << 20
-    EXACT = 1 << 12
-
     def __init__(self, a: NDArray[np.int64]) -> None:
-        assert self.EXACT * self.limit << LIMB_BITS <= 1 << 53  # noqa: S101 (an invariant)
-        self._rows, self._inner = a.shape
+        assert EXACT_SMALL * SMALL << LIMB_BITS <= 1 << 53  # noqa: S101 (an invariant)
+        self.shape = a.shape
         self._pieces = []
-        for k in range(0, self._inner, self.EXACT):
-            part = a[:, k : k + self.EXACT]
+        for k in range(0, a.shape[1], EXACT_SMALL):
+            part = a[:, k : k + EXACT_SMALL]
             limbs = np.empty((3, *part.shape))
             threads.for_each_slice(partial(_split, part, limbs), len(part))
-            self._pieces.append(limbs.reshape(3 * self._rows, -1))
+            self._pieces.append(limbs.reshape(3 * len(a), -1))
 
-    def times(self, b: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a·b modulo q, for signed integers |b| < 2^20."""
-        if len(b) != self._inner or (b.size and not -self.limit < b.min() <= b.max() < self.limit):
-            raise FieldError(
-                f"small products need {self._inner} rows of integers below {self.limit} in "
-                f"magnitude, got shape {b.shape}, from {b.min()} to {b.max()}"
-            )
-        out = np.zeros((self._rows, b.shape[1]), dtype=np.int64)
-        for k, piece in enumerate(self._pieces):
-            part = b[k * self.EXACT : (k + 1) * self.EXACT].astype(np.float64)
-            sums = (part.T @ piece.T).T  # as BLAS likes it best
-            for i, limb in enumerate(np.split(sums.astype(np.int64), 3)):
-                shift = i * LIMB_BITS
-                c = limb + ((limb >> 63) & Q)
-                low = (c & ((1 << (61 - shift)) - 1)) << shift
-                out += low + (c >> (61 - shift))
-                reduce_in_place(out, low)
-        return out
+    def sums(self, k: int, b: Floats) -> Floats:
+        """Return the three sums of limbs times b, of the k-th piece: (columns, 3, rows)."""
+        part = b[k * EXACT_SMALL : (k + 1) * EXACT_SMALL]
+        sums: Floats = part.T @ self._pieces[k].T  # as BLAS likes it best
+        return sums.reshape(-1, 3, self.shape[0])
+
+
+def small_products(several: Sequence[Prepared], b: NDArray[Any]) -> NDArray[np.int64]:
+    """Return a·b modulo q for k matrices a of one shape: (columns, k, rows).
+
+    b has signed integers below `SMALL`, and is fastest given as float64.
+    """
+    rows, inner = several[0].shape
+    if len(b) != inner or (b.size and not -SMALL < b.min() <= b.max() < SMALL):
+        raise FieldError(
+            f"small products need {inner} rows of integers below {SMALL} in magnitude, "
+            f"got shape {b.shape}, from {b.min()} to {b.max()}"
+        )
+    b = b.astype(np.float64, copy=False)
+    out = np.zeros((b.shape[1], len(several), rows), dtype=np.int64)
+    for k in range(-(-inner // EXACT_SMALL)):
+        sums = threads.in_parallel([partial(a.sums, k, b) for a in several])
+        for limb in range(3):
+            c = np.stack([s[:, limb] for s in sums], axis=1).astype(np.int64)
+            shift = limb * LIMB_BITS
+            c += (c >> 63) & Q
+            low = (c & ((1 << (61 - shift)) - 1)) << shift
+            c >>= 61 - shift
+            out += low
+            out += c
+            reduce_in_place(out, low)
+    return out
 
 
 def _split(x: NDArray[np.int64], limbs: Floats, rows: slice) -> None:

@@ -15,13 +15,14 @@ Rules:
 """
 
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdlrecover.errors import ShareError, ToleranceError
-from pdlrecover.field import Elements, Source, SystemSource, in_parallel
+from pdlrecover.field import Elements, Source, SystemSource
 from pdlrecover.sharing.robust import Opening, check_spare, find_liars
 from pdlrecover.sharing.shamir import Scheme
 from pdlrecover.sharing.shares import DotShares, Shares
@@ -80,7 +81,7 @@ def dot_public(scheme: Scheme, shares: Shares, public: ArrayLike, mask: DotShare
     scheme.check_fits(shares)
     elements, modulus = scheme.field.elements(public), scheme.field.modulus
     signed = np.where(elements > modulus // 2, elements - modulus, elements)
-    products = _PublicVector(scheme, signed, shares.length).dots(shares)
+    products = _PublicVector(scheme, signed, shares.length).dots([shares])[0]
     return _masked(scheme, shares.peers, products, mask, scheme.quorums.dot_degree)
 
 
@@ -94,9 +95,7 @@ def dots_public(
         scheme.check_fits(shares)
         _check_alike(several[0], shares)
     vector = _PublicVector(scheme, integers, several[0].length)
-    for shares in several if vector.is_small else ():
-        _ = shares.small_products  # made ready once, with all threads
-    products = np.stack(in_parallel([partial(vector.dots, shares) for shares in several]), axis=1)
+    products = np.moveaxis(vector.dots(several), 0, 1)
     return _masked(scheme, several[0].peers, products, mask, scheme.quorums.dot_degree)
 
 
@@ -109,27 +108,30 @@ class _PublicVector:
                 f"the public vector must have {length} numbers, got shape {signed.shape}"
             )
         packing, blocks = scheme.quorums.packing, scheme.quorums.blocks(length)
-        padded = np.zeros(packing * blocks, dtype=np.int64)
+        self.is_small = max(int(signed.max()), -int(signed.min())) < scheme.field.small_limit
+        padded: NDArray[Any] = np.zeros(packing * blocks, dtype=float if self.is_small else int)
         padded[:length] = signed
         self._scheme = scheme
         self._rows = padded.reshape(packing, blocks)
-        self.is_small = max(int(signed.max()), -int(signed.min())) < scheme.field.small_limit
 
-    def dots(self, shares: Shares) -> Elements:
-        """Return what each peer computes: Σ_b share_j[b]·V_j[b], V_j[b] = Σ_i L_i(x_j)·v_i[b].
+    def dots(self, several: Sequence[Shares]) -> Elements:
+        """Return what each peer computes, one row for each of several shared vectors or stacks.
 
-        Where the public numbers v are small, it is cheaper to swap the sums,
-        Σ_i L_i(x_j)·(Σ_b share_j[b]·v_i[b]), whose inner one is a product with small integers.
+        That is Σ_b share_j[b]·V_j[b] with V_j[b] = Σ_i L_i(x_j)·v_i[b]. Where the public numbers v
+        are small, it is cheaper to swap the sums, Σ_i L_i(x_j)·(Σ_b share_j[b]·v_i[b]), whose inner
+        one is a product with small integers.
         """
-        field, rows = self._scheme.field, self._scheme.public_rows(shares.peers)
+        field, rows = self._scheme.field, self._scheme.public_rows(several[0].peers)
+        shape = several[0].values.shape
         if self.is_small:
-            inner = shares.small_products.times(self._rows.T)
-            inner = inner.reshape(*shares.values.shape[:-1], -1)
-            rows = rows.reshape(len(rows), *(1,) * (inner.ndim - 2), -1)
-            return field.sum(field.multiply(inner, rows), axis=-1)
+            inner = field.small_products([shares.prepared for shares in several], self._rows.T)
+            inner = inner.reshape(len(inner), len(several), *shape[:-1])
+            weights = rows.T.reshape(len(inner), 1, len(rows), *(1,) * (len(shape) - 2))
+            return field.sum(field.multiply(inner, weights), axis=0)
         values = field.matmul(rows, self._rows % field.modulus)
-        values = values.reshape(len(values), *(1,) * (shares.values.ndim - 2), -1)
-        return field.sum(field.multiply(shares.values, values), axis=-1)
+        values = values.reshape(len(values), *(1,) * (len(shape) - 2), -1)
+        products = [field.multiply(shares.values, values) for shares in several]
+        return np.stack([field.sum(each, axis=-1) for each in products])
 
 
 def dot_shared(scheme: Scheme, a: Shares, b: Shares, mask: DotShares) -> DotShares:

@@ -103,7 +103,7 @@ class Scheme:
         """Check that these are shares of this federation's peers, laid out as they are here."""
         if not isinstance(shares, Shares):
             raise ShareError(f"only shares can be opened, got {type(shares).__name__}")
-        self.field.elements(shares.values)
+        _ = shares.elements
         blocks = self.quorums.blocks(shares.length)
         if shares.values.shape[-1] != blocks:
             raise ShareError(

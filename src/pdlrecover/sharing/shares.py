@@ -8,11 +8,12 @@ the result is a share of the sum, difference or multiple of the secrets.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from pdlrecover.errors import ShareError
-from pdlrecover.field import F61, Elements, Field, SmallProducts
+from pdlrecover.field import F61, Elements, Field
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,9 +37,14 @@ class Shares:
             )
 
     @cached_property
-    def small_products(self) -> SmallProducts:
+    def elements(self) -> Elements:
+        """The values, checked once to be elements of the field."""
+        return self.field.elements(self.values)
+
+    @cached_property
+    def prepared(self) -> Any:
         """The shares, one vector a row, made ready for products with small public integers."""
-        return self.field.small_products(self.values.reshape(-1, self.values.shape[-1]))
+        return self.field.prepared(self.values.reshape(-1, self.values.shape[-1]))
 
     def __add__(self, other: "Shares") -> "Shares":
         self._check_fits(other)
