@@ -61,7 +61,7 @@ def test_a_missing_file_is_said(tmp_path):
         ({"methods": ("magic",)}, "no method is called 'magic'"),
         ({"rounds": 10, "preparation": 8, "final": 8}, "do not fit a run of 10"),
         ({"attack": "label-flip", "malicious": 2, "attack_scale": 2.0}, "has no strength"),
-        ({"block": 4}, "only with opened pairs"),
+        ({"block": 0}, "block must be at least 1"),
         ({"colluders": 19}, "20 peers cannot survive"),
     ],
 )

@@ -8,7 +8,7 @@ from pdlrecover.field import FixedPoint
 from pdlrecover.recovery.auto import AutoOptions, auto
 from pdlrecover.recovery.methods import METHODS, Settings, start
 from pdlrecover.recovery.optimizers import SGD, Adam, Rate
-from pdlrecover.recovery.pdlrecover import HopelessError, Options, pdlrecover
+from pdlrecover.recovery.pdlrecover import SGD_BLOCK, HopelessError, Options, pdlrecover
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
@@ -62,9 +62,10 @@ class Quadratics:
                 return Sum(values=sum(map(self.stored, rounds)), weight=weight * len(rounds))
             case Dots(pairs=pairs, vectors=vectors):
                 return vectors @ np.stack([self.pair(b) for b in pairs]).T
-            case Direction(round=t, pairs=pairs, coefficients=coefficients):
+            case Direction(rounds=rounds, pairs=pairs, coefficients=coefficients):
                 added = sum(c * self.pair(b) for c, b in zip(coefficients, pairs, strict=True))
-                return Sum(values=self.stored(t) + added, weight=weight)
+                stored = sum(map(self.stored, rounds))
+                return Sum(values=stored + added, weight=weight * len(rounds))
 
     def drive(self, method):
         reply = None
@@ -124,8 +125,9 @@ def test_pdlrecover_comes_close_to_retraining_and_historical_does_not(optimizer)
 @pytest.mark.parametrize("optimizer", [sgd(), Adam(rate=Rate(peak=0.1))])
 def test_opened_pairs_without_blocks_are_the_same_recovery(optimizer):
     models = []
-    for options in (Options(schedule=SCHEDULE), Options(schedule=SCHEDULE, open_pairs=True)):
+    for open_pairs in (False, True):
         engine = Quadratics(range(1, 4), optimizer)
+        options = Options(schedule=SCHEDULE, open_pairs=open_pairs, block=1)
         models.append(engine.drive(pdlrecover(engine.run, options)))
     np.testing.assert_allclose(models[0], models[1], rtol=1e-9)
 
@@ -139,6 +141,41 @@ def test_blocks_open_stored_sums_together():
     assert (4, 5, 6) in blocks
     assert all(not SCHEDULE.is_exact(t, ROUNDS) for t in opened)
     assert kinds(engine) == {Update, Past}
+
+
+def test_blocks_of_shared_pairs_open_one_direction_for_all_their_rounds():
+    engine = Quadratics(range(1, 4), sgd())
+    engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, block=3)))
+    blocks = [r.rounds for r in engine.requests if isinstance(r, Direction)]
+    estimated = [r.round for r in engine.requests if isinstance(r, Stepped) and not r.exact]
+    assert (4, 5, 6) in blocks
+    assert [t for block in blocks for t in block] == estimated
+    assert kinds(engine) == {Update, Dots, Direction}
+
+
+def test_a_shared_block_is_the_mean_of_its_stored_updates_and_one_correction():
+    engine = Quadratics(range(1, 4), sgd())
+    engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, block=3)))
+    steps = [r.model for r in engine.requests if isinstance(r, Stepped)]
+    moves = np.diff(steps, axis=0)
+    np.testing.assert_allclose(moves[3], moves[4], rtol=1e-9)  # rounds 4, 5 and 6
+    np.testing.assert_allclose(moves[4], moves[5], rtol=1e-9)
+    assert not np.allclose(moves[5], moves[6], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "open_pairs", "length"),
+    [
+        (sgd(), False, SGD_BLOCK),
+        (sgd(), True, 1),
+        (SGD(rate=Rate(peak=0.1), momentum=0.9), False, 1),
+        (Adam(rate=Rate(peak=0.1)), False, 1),
+    ],
+)
+def test_only_plain_sgd_is_replayed_in_shared_blocks_by_default(optimizer, open_pairs, length):
+    run = Quadratics(range(1, 4), optimizer).run
+    assert Options(open_pairs=open_pairs).block_for(run) == length
+    assert Options(open_pairs=open_pairs, block=3).block_for(run) == 3
 
 
 def test_the_guard_turns_a_wild_estimate_into_an_exact_round():
@@ -225,9 +262,9 @@ def test_unknown_methods_are_refused_with_the_known_ones():
         start("magic", engine.run, Settings())
 
 
-def test_blocks_need_opened_pairs():
-    with pytest.raises(PlanError, match="only with opened pairs; got 5"):
-        Options(block=5)
+def test_a_block_has_at_least_one_round():
+    with pytest.raises(PlanError, match="block must be at least 1, got 0"):
+        Options(block=0)
 
 
 def test_training_is_a_method_too():

@@ -176,10 +176,7 @@ class _Session:
     def _past(self, rounds: tuple[int, ...]) -> Sum:
         """Open the stored sums of a block of rounds, added up."""
         with self.timed("opening"):
-            held = self._stored(rounds[0])
-            for t in rounds[1:]:
-                held = self.custody.total([held, self._stored(t)])
-            return self._opened(held)
+            return self._opened(self.custody.total([self._stored(t) for t in rounds]))
 
     def _dots(self, request: Dots) -> Vector:
         """Open dot products; each vector is first scaled to 20 bits, by a power of two.
@@ -209,16 +206,15 @@ class _Session:
         return agreement.power_of_two_below(room)
 
     def _direction(self, request: Direction) -> Sum:
-        """Open a stored sum plus a combination of pairs, whose coefficients have f bits too."""
+        """Open stored sums plus a combination of pairs, whose coefficients have f bits too."""
         with self.timed("estimation"):
-            one = int(self._code.scale)
-            coefficients = [round(p * one) for p in request.coefficients]
-            bound = self._code.coefficient_bound(1 + 2 * len(coefficients))
-            if 1 + 2 * sum(map(abs, request.coefficients)) > bound:
+            if not request.fits(self._code):
                 raise PlanError(f"coefficients {request.coefficients} do not fit the encoding")
+            one = int(self._code.scale)
+            stored = [self._stored(t) for t in request.rounds]
             pairs = [self._pair(b)[0] for b in request.pairs]
-            held = [self._stored(request.round), *pairs]
-            combined = self.custody.combine(held, [one, *coefficients])
+            coefficients = [one] * len(stored) + [round(p * one) for p in request.coefficients]
+            combined = self.custody.combine([*stored, *pairs], coefficients)
         with self.timed("opening"):
             return self._opened(combined, scale=self._code.scale**2)
 

@@ -66,9 +66,9 @@ class Config:
     buffer: int = 4
     """s."""
     open_pairs: bool = False
-    """Open the curvature pairs, so that stored sums can be opened in blocks."""
-    block: int = 1
-    """k: so many stored sums are opened together."""
+    """Open the curvature pairs, so that curvature is computed locally."""
+    block: int | None = None
+    """k: so many estimated rounds are opened as one; 5 after SGD with shared pairs, else 1."""
     accelerated_rounds: int = 50
     """Rounds of accelerated retraining."""
     colluders: int | None = None

@@ -50,7 +50,7 @@ def auto(run: Original, batch_size: int, options: AutoOptions | None = None) -> 
     if not adam and batch_size > options.tiny_batch:
         return (yield from accelerated_retrain(run, min(DEFAULT_ROUNDS, run.rounds)))
     if not adam:
-        block = 20 if options.open_pairs else 1
+        block = 20 if options.open_pairs else None
         replay = Options(
             open_pairs=options.open_pairs, block=block, schedule=_fitted(run, Schedule())
         )
@@ -63,7 +63,7 @@ def auto(run: Original, batch_size: int, options: AutoOptions | None = None) -> 
     replay = Options(
         schedule=schedule,
         open_pairs=options.open_pairs,
-        block=5 if options.open_pairs else 1,
+        block=5 if options.open_pairs else None,
         guard_limit=options.guard_limit,
     )
     try:

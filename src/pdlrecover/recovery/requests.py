@@ -51,11 +51,17 @@ class Dots:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Direction:
-    """The stored sum of a round plus Σ_b coefficient_b · pair_b. Answer: `Sum`."""
+    """The stored sums of a block of rounds plus Σ_b coefficient_b · pair_b. Answer: `Sum`."""
 
-    round: int
+    rounds: tuple[int, ...]
     pairs: tuple[int, ...]
     coefficients: tuple[float, ...]
+
+    def fits(self, code: FixedPoint) -> bool:
+        """Say whether this cannot wrap around; a pair is the difference of two sums."""
+        sums = len(self.rounds) + 2 * len(self.coefficients)
+        size = len(self.rounds) + 2 * sum(abs(p) for p in self.coefficients)
+        return size <= code.coefficient_bound(sums)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -41,6 +41,13 @@ class Schedule:
         periodic = t >= self.preparation and (t - self.preparation + 1) % self.period == 0
         return t < self.preparation or t >= rounds - self.final or periodic
 
+    def block(self, start: int, rounds: int, size: int) -> range:
+        """Return the rounds from `start` on that are estimated together, at most so many."""
+        end = start + 1
+        while end < start + size and not self.is_exact(end, rounds):
+            end += 1
+        return range(start, end)
+
     def exact_rounds(self, rounds: int) -> int:
         """Return how many rounds are planned to be exact."""
         return sum(self.is_exact(t, rounds) for t in range(rounds))
