@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import small
 
+from pdlrecover.adversary import Backdoor
 from pdlrecover.engines.custody import Clear, Faults, Shared
 from pdlrecover.engines.simulation import Simulation
 from pdlrecover.errors import HistoryError, PlanError, ToleranceError
 from pdlrecover.field import F61, Seeded
 from pdlrecover.recovery.methods import METHODS, Settings
 from pdlrecover.recovery.pdlrecover import SGD_BLOCK, Options
-from pdlrecover.recovery.requests import Direction, Dots, Individual, Past
+from pdlrecover.recovery.requests import Direction, Dots, Individual, Past, Removed
 from pdlrecover.sharing import Scheme
 
 SHARED = small.trained()
@@ -128,7 +129,7 @@ def one_request(request):
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (Individual(round=0, peer=3), "asks for the update of peer 3 alone"),
+        (Individual(round=0), "single peers' updates, which are never opened on shares"),
         (Past(rounds=(99,)), "round 99 was asked for"),
         (Dots(pairs=(1,), vectors=np.ones((1, 38))), "no pair of round 1"),
         (Direction(rounds=(0,), pairs=(1,), coefficients=(1.0,)), "no pair of round 1"),
@@ -139,6 +140,71 @@ def test_requests_that_cannot_be_answered_say_why(request_, message):
     engine = SHARED._simulation
     with pytest.raises(PlanError, match=message):
         engine.drive(one_request(request_), kept=range(2, 8))
+
+
+def answer_of(request, **arguments):
+    """Return what the engine in the clear answers, and the ledger."""
+    answers = []
+
+    def ask():
+        answers.append((yield request))
+        return np.zeros(1)
+
+    federation = small.trained(clear=True, cohorts=[[0, 1], range(2, 8)], **arguments)
+    ledger = federation._simulation.drive(ask(), kept=range(2, 8)).ledger
+    return federation, answers[0], ledger
+
+
+def test_stored_individual_updates_add_up_to_the_stored_sum():
+    federation, found, ledger = answer_of(Individual(round=7))
+    _, total, _ = answer_of(Past(rounds=(7,)))
+    assert found.values.shape == (6, federation.population.updates.model.size)
+    np.testing.assert_allclose(found.total.values, total.values, atol=6 * 2.0**-20)
+    assert found.total.weight == pytest.approx(total.weight, abs=1e-5)
+    assert ledger.openings["individual"] == 6
+    assert ledger.gradient_evaluations == ledger.exact_rounds == 0
+    assert ledger.record()["individual_storage_bytes"] == 6 * 4 * found.values.shape[1]
+    assert ledger.seconds["gradient"] == 0
+
+
+def test_fresh_individual_updates_cost_gradients_of_those_asked():
+    w = np.zeros(38)
+    federation, found, ledger = answer_of(Individual(round=7, at=w, of=(0, 3)))
+    expected = federation.population.dealt(7, w, [2, 5], "recovery").numpy()
+    np.testing.assert_allclose(found.values, expected, atol=1e-6)
+    assert (ledger.gradient_evaluations, ledger.exact_rounds) == (2, 0)
+    _, _, whole = answer_of(Individual(round=7, at=w))
+    assert (whole.gradient_evaluations, whole.exact_rounds) == (6, 1)
+
+
+def test_an_attacker_among_the_kept_sees_everybodys_updates():
+    federation, found, _ = answer_of(
+        Individual(round=3, of=(4,)), malicious=(6,), attack=Backdoor(trigger=lambda x: -x)
+    )
+    at = federation.history.models[3]
+    everybody = federation.population.dealt(3, at, range(8), "training").numpy()
+    np.testing.assert_allclose(found.values[0], everybody[6], atol=1e-6)
+
+
+def test_the_removed_peers_sum_is_the_rest():
+    _, removed, ledger = answer_of(Removed(rounds=(5, 6)))
+    _, kept, _ = answer_of(Past(rounds=(5, 6)))
+    federation = small.trained(clear=True)
+    with_all = federation._simulation
+    answers = []
+
+    def ask():
+        answers.append((yield Past(rounds=(5, 6))))
+        return np.zeros(1)
+
+    with_all.drive(ask(), kept=range(8))
+    np.testing.assert_allclose(removed.values + kept.values, answers[0].values, atol=1e-9)
+    assert ledger.record()["opened"]["removed sums"]["of"] == "the removed peers together"
+
+
+def test_asking_for_the_removed_where_nobody_is_says_so():
+    with pytest.raises(PlanError, match="sums of the removed peers, and none is"):
+        SHARED._simulation.drive(one_request(Removed(rounds=(0,))), kept=range(8))
 
 
 def test_too_few_peers_to_answer_is_refused():

@@ -103,7 +103,8 @@ def simulate(
         typer.Option(help="The seed of data, weights and batches.", show_default=DEFAULTS["seed"]),
     ] = None,
     methods: Annotated[
-        Text, typer.Option(help=f"Of {', '.join(METHODS)}; with commas, all if left out.")
+        Text,
+        typer.Option(help=f"Of {', '.join(METHODS)}; with commas.", show_default="the baselines"),
     ] = None,
     clear: Annotated[
         Switch, typer.Option("--clear", help="Skip dealing and opening: the same numbers, faster.")

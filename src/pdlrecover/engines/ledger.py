@@ -6,15 +6,25 @@ It is nothing but the list of the method's requests, added up. Openings are coun
     stored sums      Σ_K g(w̄_t) of one round, or of a block of rounds
     directions       ĝ_t without its public part: a stored sum plus a combination of shared pairs
     dot products     single numbers: entries of A and u
-    individual       one peer's own update
+    removed sums     Σ_P g(w̄_t) over the removed peers
+    individual       one peer's own update, stored or fresh
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from pdlrecover.engines.traffic import Traffic
-from pdlrecover.recovery.requests import Direction, Dots, Individual, Past, Request, Stepped, Update
+from pdlrecover.engines.traffic import ELEMENT_BYTES, Traffic
+from pdlrecover.recovery.requests import (
+    Direction,
+    Dots,
+    Individual,
+    Past,
+    Removed,
+    Request,
+    Stepped,
+    Update,
+)
 
 PARTS = ("gradient", "dealing", "opening", "estimation")
 """What the seconds are split in."""
@@ -35,6 +45,13 @@ class Ledger:
     bytes_per_peer: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     """Where the time went: see `PARTS`."""
+    _stored_individuals: set[int] = field(default_factory=set)
+    """The rounds whose stored updates were looked at one by one, each counted once."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """What a server would have had to store of single peers' updates, as 4-byte floats."""
+        return 4 * len(self._stored_individuals) * self.kept * self.traffic.parameters
 
     def enter(self, request: Request) -> None:
         """Write down a request."""
@@ -51,8 +68,17 @@ class Ledger:
             case Dots(pairs=pairs, vectors=vectors):
                 count = len(pairs) * len(vectors)
                 self._open("dot products", count, count, self.traffic.dots_bytes(count))
-            case Individual():
-                self._open("individual", 1, d + 1, self.traffic.opening_bytes)
+            case Removed():
+                self._open("removed sums", 1, d + 1, self.traffic.opening_bytes)
+            case Individual(at=None, round=t):
+                if t not in self._stored_individuals:
+                    self._stored_individuals.add(t)
+                    self._open("individual", self.kept, self.kept * (d + 1), 0)
+            case Individual(of=of):
+                count = self.kept if of is None else len(of)
+                self._open("individual", count, count * (d + 1), ELEMENT_BYTES * (d + 1))
+                self.exact_rounds += of is None
+                self.gradient_evaluations += count
             case Stepped(fallback=fallback):
                 self.fallback_rounds += fallback
 
@@ -68,18 +94,21 @@ class Ledger:
             "fallback_rounds": self.fallback_rounds,
             "gradient_evaluations": self.gradient_evaluations,
             "bytes_per_peer": self.bytes_per_peer,
+            "individual_storage_bytes": self.stored_bytes,
             "seconds": self.split_seconds(),
             "opened": {
                 kind: {
                     "openings": self.openings[kind],
                     "numbers": self.numbers[kind],
-                    "of": "one peer"
-                    if kind == "individual"
-                    else f"{self.kept} kept peers together",
+                    "of": self._of(kind),
                 }
                 for kind in sorted(self.openings)
             },
         }
+
+    def _of(self, kind: str) -> str:
+        special = {"individual": "one peer", "removed sums": "the removed peers together"}
+        return special.get(kind, f"{self.kept} kept peers together")
 
     def split_seconds(self) -> dict[str, float]:
         """Return the seconds of every part, and in all."""

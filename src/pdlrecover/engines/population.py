@@ -27,7 +27,7 @@ from pdlrecover.learning import (
     data_weights,
 )
 from pdlrecover.learning.partition import Partition
-from pdlrecover.recovery.requests import Vector
+from pdlrecover.recovery.requests import Individuals, Vector
 
 Integers = NDArray[np.int64]
 
@@ -112,6 +112,24 @@ class Population:
             row[-1] = self._weights[list(group)].sum()
             start += len(group)
         return out
+
+    def individuals(
+        self,
+        round: int,  # noqa: A002
+        at: Vector,
+        peers: Sequence[int],
+        phase: Phase,
+    ) -> Individuals:
+        """Return what these peers deal at a model, each for itself.
+
+        An attacker among them looks at the honest updates of everybody, so then all are computed.
+        """
+        attacked = bool(self._malicious[list(peers)].any())
+        rows = list(peers) if attacked else slice(None)
+        updates = self.dealt(round, at, range(self.peers) if attacked else peers, phase)
+        return Individuals(
+            values=updates.numpy()[rows].copy(), weights=self.updates.weights[list(peers)]
+        )
 
 
 def populate(

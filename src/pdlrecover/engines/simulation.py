@@ -32,8 +32,10 @@ from pdlrecover.recovery.requests import (
     Direction,
     Dots,
     Individual,
+    Individuals,
     Method,
     Past,
+    Removed,
     Request,
     Stepped,
     Sum,
@@ -84,7 +86,7 @@ class Simulation:
         """Run a method to its end, answering its requests for the kept peers."""
         recovery = _Session(self, tuple(sorted(kept)), record, faults or Faults())
         ledger = recovery.ledger
-        answer: Sum | Vector | None = None
+        answer: Sum | Vector | Individuals | None = None
         while True:
             try:
                 with recovery.timed("estimation"):
@@ -130,7 +132,7 @@ class _Session:
         finally:
             self.ledger.seconds[part] += time.perf_counter() - start
 
-    def answer(self, request: Request) -> Sum | Vector:
+    def answer(self, request: Request) -> Sum | Vector | Individuals:
         match request:
             case Update():
                 return self._update(request)
@@ -140,11 +142,10 @@ class _Session:
                 return self._dots(request)
             case Direction():
                 return self._direction(request)
-            case Individual(peer=peer):
-                raise PlanError(
-                    f"this method asks for the update of peer {peer} alone, which a private engine "
-                    "never opens; run it with the clear engine, or choose another method"
-                )
+            case Removed(rounds=rounds):
+                return self._removed(rounds)
+            case Individual():
+                return self._individual(request)
             case _:
                 raise PlanError(f"nothing answers a {type(request).__name__}")
 
@@ -177,6 +178,33 @@ class _Session:
         """Open the stored sums of a block of rounds, added up."""
         with self.timed("opening"):
             return self._opened(self.custody.total([self._stored(t) for t in rounds]))
+
+    def _removed(self, rounds: tuple[int, ...]) -> Sum:
+        """Open the removed peers' stored sums, added up."""
+        others = [c for c in range(len(self._history.layout.cohorts)) if c not in self._cohorts]
+        if not others:
+            raise PlanError("this method asks for the sums of the removed peers, and none is")
+        with self.timed("opening"):
+            return self._opened(self.custody.total([self._stored(t, others) for t in rounds]))
+
+    def _individual(self, request: Individual) -> Individuals:
+        """Return single peers' updates, where nothing is private.
+
+        Stored ones are computed again, from the stored model and the round's own minibatches; a
+        real server would have kept them, so that time is not charged.
+        """
+        if not isinstance(self.custody, Clear):
+            raise PlanError(
+                "this method asks for single peers' updates, which are never opened on shares; "
+                "run it in the clear (--clear), or choose another method"
+            )
+        kept = self._kept
+        asked = kept if request.of is None else tuple(kept[i] for i in request.of)
+        if request.at is None:
+            at = self._history.models[request.round]
+            return self._population.individuals(request.round, at, asked, "training")
+        with self.timed("gradient"):
+            return self._population.individuals(request.round, request.at, asked, "recovery")
 
     def _dots(self, request: Dots) -> Vector:
         """Open dot products; each vector is first scaled to 20 bits, by a power of two.
@@ -218,14 +246,15 @@ class _Session:
         with self.timed("opening"):
             return self._opened(combined, scale=self._code.scale**2)
 
-    def _stored(self, t: int) -> Integers:
-        """Return what the peers that answer hold of the kept peers' stored sum of round t."""
+    def _stored(self, t: int, cohorts: Sequence[int] | None = None) -> Integers:
+        """Return what the peers that answer hold of a round's stored sum, of the kept peers."""
         if not 0 <= t < len(self._history.sums):
             raise PlanError(
                 f"round {t} was asked for, and the history has {len(self._history.sums)}"
             )
         record = self.custody.read(self._history.sums[t])
-        return np.asarray(self.custody.total([record[cohort] for cohort in self._cohorts]))
+        chosen = self._cohorts if cohorts is None else cohorts
+        return np.asarray(self.custody.total([record[cohort] for cohort in chosen]))
 
     def _pair(self, b: int) -> tuple[Integers, Any]:
         """Return the pair of round b, its fresh sum minus its stored one: held, and made ready."""

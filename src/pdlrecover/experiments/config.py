@@ -9,7 +9,7 @@ from typing import Any, Self, get_args, get_origin
 
 from pdlrecover.adversary import ATTACKS
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.methods import METHODS, check
+from pdlrecover.recovery.methods import BASELINES, check
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.sharing import Tolerance
@@ -53,7 +53,7 @@ class Config:
     degree: float = 0.5
     """The degree of fang (0.1 is iid for 10 classes), or α of dirichlet."""
     seed: int = 0
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = BASELINES
     """Which recovery methods to run."""
     clear: bool = False
     """Skip dealing and opening; the numbers are the same."""
@@ -97,7 +97,7 @@ class Config:
         if self.attack not in ATTACKS:
             raise PlanError(f"no attack is called {self.attack!r}; known are {', '.join(ATTACKS)}")
         for method in self.methods:
-            check(method)
+            check(method, clear=self.clear)
         self.schedule.check(self.rounds)
         _ = self.attack_strength, self.options, self.tolerance.quorums(self.peers)
 

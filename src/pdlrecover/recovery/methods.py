@@ -29,25 +29,43 @@ class Settings:
         return min(run.rounds, planned if self.budget is None else self.budget)
 
 
-METHODS: dict[str, Callable[[Original, Settings], Method]] = {
-    "retrain": lambda run, s: retrain(run),
-    "historical": lambda run, s: historical(run),
-    "pdlrecover": lambda run, s: pdlrecover(run, s.options),
-    "auto": lambda run, s: auto(run, s.batch_size, AutoOptions(open_pairs=s.options.open_pairs)),
-    "retrain-k": lambda run, s: retrain(run, s.exact_rounds(run)),
-    "fine-tune-k": lambda run, s: fine_tune(run, s.exact_rounds(run)),
-    "replay-then-tune": lambda run, s: historical(run, tuned=s.exact_rounds(run)),
-    "accelerated-retrain": lambda run, s: accelerated_retrain(run, s.accelerated_rounds),
+@dataclass(frozen=True)
+class Entry:
+    """A method, and what it asks for."""
+
+    start: Callable[[Original, Settings], Method]
+    private: bool = True
+    """Whether it runs on shares: it never asks for a single peer's update."""
+
+
+METHODS: dict[str, Entry] = {
+    "retrain": Entry(lambda run, s: retrain(run)),
+    "historical": Entry(lambda run, s: historical(run)),
+    "pdlrecover": Entry(lambda run, s: pdlrecover(run, s.options)),
+    "auto": Entry(
+        lambda run, s: auto(run, s.batch_size, AutoOptions(open_pairs=s.options.open_pairs))
+    ),
+    "retrain-k": Entry(lambda run, s: retrain(run, s.exact_rounds(run))),
+    "fine-tune-k": Entry(lambda run, s: fine_tune(run, s.exact_rounds(run))),
+    "replay-then-tune": Entry(lambda run, s: historical(run, tuned=s.exact_rounds(run))),
+    "accelerated-retrain": Entry(lambda run, s: accelerated_retrain(run, s.accelerated_rounds)),
 }
+BASELINES = tuple(METHODS)
+"""What a sensible user would try; rivals that need more than sums are asked for by name."""
 
 
 def start(name: str, run: Original, settings: Settings) -> Method:
     """Start the method of this name."""
     check(name)
-    return METHODS[name](run, settings)
+    return METHODS[name].start(run, settings)
 
 
-def check(name: str) -> None:
-    """Raise if no method has this name."""
+def check(name: str, *, clear: bool = True) -> None:
+    """Raise if no method has this name, or if it cannot run on shares and is to."""
     if name not in METHODS:
         raise PlanError(f"no method is called {name!r}; there are {', '.join(METHODS)}")
+    if not clear and not METHODS[name].private:
+        raise PlanError(
+            f"{name} needs single peers' updates, which are never opened on shares; run it in the "
+            "clear (--clear), or leave it out"
+        )

@@ -5,8 +5,9 @@ Rules:
 - A method is a generator: it yields requests and is sent the answers, and returns the model. It
   never sees a share, a socket or a clock; whatever engine drives it, its text is the same.
 - Each request but `Stepped` is one opening. What is opened is always about the *kept* peers, whom
-  the engine knows and the method does not. So the list of requests is the list of what was
-  revealed: the ledger.
+  the engine knows and the method does not; only `Removed` is about the others. So the list of
+  requests is the list of what was revealed: the ledger.
+- `Individual` is what private methods never ask for. Rivals do, and a private engine refuses them.
 - A sum comes with the sum of the peers' weights: Σ gᵢ and Σ αᵢ, opened together.
 - A pair is named by its round b: it is the shared difference of the fresh sum of an `Update` in
   round b and the stored sum of that round. It exists once that update has been asked for.
@@ -65,11 +66,21 @@ class Direction:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Removed:
+    """The sum of the *removed* peers' stored updates over a block of rounds. Answer: `Sum`."""
+
+    rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Individual:
-    """One peer's stored update: only an engine without privacy answers. Answer: `Sum`."""
+    """Each kept peer's own update; answered only where nothing is private. Answer: `Individuals`."""
 
     round: int
-    peer: int
+    at: Vector | None = None
+    """Fresh updates at this model; None asks for the stored ones of the round."""
+    of: tuple[int, ...] | None = None
+    """Which of the kept peers, by their places among them; all if None."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,7 +95,7 @@ class Stepped:
     """Whether it was exact because the guard asked for it."""
 
 
-Request = Update | Past | Dots | Direction | Individual | Stepped
+Request = Update | Past | Dots | Direction | Removed | Individual | Stepped
 Method = Generator[Request, Any, Vector]
 """A recovery under way; it returns the recovered model."""
 
@@ -100,6 +111,19 @@ class Sum:
     def mean(self) -> Vector:
         """The weighted mean update: what an optimiser steps along."""
         return self.values / self.weight
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Individuals:
+    """Updates of single peers, one a row, already multiplied by the peers' weights."""
+
+    values: NDArray[np.float32]
+    weights: Vector
+
+    @property
+    def total(self) -> Sum:
+        """Their sum."""
+        return Sum(values=self.values.sum(axis=0, dtype=float), weight=float(self.weights.sum()))
 
 
 class Stepper(Protocol):
