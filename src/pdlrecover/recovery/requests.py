@@ -74,7 +74,7 @@ class Removed:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Individual:
-    """Each kept peer's own update; answered only where nothing is private. Answer: `Individuals`."""
+    """Each kept peer's own update; a private engine refuses. Answer: `Individuals`."""
 
     round: int
     at: Vector | None = None
