@@ -1,6 +1,6 @@
 """What an experiment has to show: figures and tables as plain data, whoever draws them.
 
-A reproduction returns a `Document`; the report page, the terminal and the docs are made from it. Its
+A reproduction returns a `Document`; the page, the terminal and the docs are made from it. Its
 record is JSON, so that a page can be drawn again without running anything.
 """
 
