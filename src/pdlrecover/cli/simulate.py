@@ -65,6 +65,16 @@ def simulate(
         Whole,
         typer.Option(help="How many attack, and are removed.", show_default=DEFAULTS["malicious"]),
     ] = None,
+    missed: Annotated[
+        Whole,
+        typer.Option(help="How many of those are not found out.", show_default=DEFAULTS["missed"]),
+    ] = None,
+    accused: Annotated[
+        Whole,
+        typer.Option(
+            help="How many honest peers are removed with them.", show_default=DEFAULTS["accused"]
+        ),
+    ] = None,
     leavers: Annotated[
         Whole,
         typer.Option(help="How many honest peers leave instead.", show_default=DEFAULTS["leavers"]),

@@ -22,13 +22,15 @@ def results_table(result: dict[str, Any]) -> Table:
     guarded = any(entry["fallback_rounds"] for entry in result["methods"].values())
     table.add_column("method", no_wrap=True)
     extra = ["of them by the guard"] if guarded else []
-    for name in ["accuracy", "backdoor", "exact rounds", *extra, "seconds", "sent per peer"]:
+    columns = ["accuracy", "backdoor", "remembered", "exact rounds", *extra]
+    for name in [*columns, "seconds", "sent per peer"]:
         table.add_column(name, justify="right")
     for name, entry in result["methods"].items():
         table.add_row(
             name,
             percent(entry["accuracy"]),
             percent(entry["attack_success"]),
+            ratio(entry["remembered"]),
             str(entry["exact_rounds"]),
             *([str(entry["fallback_rounds"])] if guarded else []),
             f"{entry['seconds']['total']:.1f}",
@@ -41,6 +43,11 @@ def results_table(result: dict[str, Any]) -> Table:
 def percent(rate: float | None) -> str:
     """Return a rate in percent, or a dash."""
     return "–" if rate is None else f"{100 * rate:.1f}%"
+
+
+def ratio(value: float | None) -> str:
+    """Return a ratio to two places, or a dash."""
+    return "–" if value is None else f"{value:.2f}"
 
 
 def readable(size: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Self, get_args, get_origin
 
 from pdlrecover.adversary import ATTACKS
 from pdlrecover.errors import PlanError
+from pdlrecover.federation import Reason
 from pdlrecover.recovery.methods import BASELINES, check
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.schedule import Schedule
@@ -33,7 +34,11 @@ class Config:
     peers: int = 20
     """n: how many peers train together."""
     malicious: int = 0
-    """How many of them attack; they are the ones removed."""
+    """How many of them attack; they are the ones removed, but for those that are missed."""
+    missed: int = 0
+    """How many attackers are not found out, and stay."""
+    accused: int = 0
+    """How many honest peers are removed with the attackers, by mistake."""
     leavers: int = 0
     """How many honest ones leave instead."""
     attack: str = "backdoor"
@@ -83,15 +88,21 @@ class Config:
     """Remove a single honest leaver although that reveals its updates."""
 
     def __post_init__(self) -> None:
-        for name, least in (("peers", 2), ("malicious", 0), ("leavers", 0), ("rounds", 1)):
+        counts = ("malicious", "missed", "accused", "leavers")
+        for name, least in (("peers", 2), ("rounds", 1), *((name, 0) for name in counts)):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.malicious and self.leavers:
             raise PlanError("either peers are malicious or they leave: give one of the two")
-        if self.removed >= self.peers:
+        if self.missed > self.malicious or (self.accused and not self.malicious):
+            raise PlanError(
+                f"{self.missed} missed and {self.accused} accused peers need as many malicious "
+                f"ones to be taken for, and there are {self.malicious}"
+            )
+        if max(self.malicious, self.leavers, len(self.removed)) >= self.peers:
             what = "malicious" if self.malicious else "leavers"
             raise PlanError(
-                f"{what} = {self.removed} of {self.peers} peers leaves nobody to recover; "
+                f"{what} = {getattr(self, what)} of {self.peers} peers leaves nobody to recover; "
                 f"lower it to {self.peers - 1} or less"
             )
         if self.attack not in ATTACKS:
@@ -145,9 +156,17 @@ class Config:
         return {**asdict(self), "methods": list(self.methods)}
 
     @property
-    def removed(self) -> int:
-        """How many peers are removed."""
-        return self.malicious or self.leavers
+    def removed(self) -> range:
+        """The peers that are removed: the first ones attack or leave.
+
+        Missed attackers come before them, and the accused are the first honest ones after them.
+        """
+        return range(self.missed, self.malicious + self.accused) or range(self.leavers)
+
+    @property
+    def reason(self) -> Reason:
+        """Why they are removed."""
+        return "malicious" if self.malicious else "left"
 
     @property
     def attack_strength(self) -> dict[str, float]:
@@ -178,10 +197,10 @@ class Config:
     @property
     def tolerance(self) -> Tolerance:
         """What the federation must survive."""
-        n = self.peers
+        n, removed = self.peers, len(self.removed)
         return Tolerance(
             colluders=(n - 1) // 3 if self.colluders is None else self.colluders,
-            dropouts=max(self.removed, 3 * n // 10) if self.dropouts is None else self.dropouts,
+            dropouts=max(removed, 3 * n // 10) if self.dropouts is None else self.dropouts,
             liars=n // 40 if self.liars is None else self.liars,
         )
 

@@ -23,6 +23,7 @@ from pdlrecover.engines.population import populate
 from pdlrecover.engines.state import State
 from pdlrecover.errors import HistoryError
 from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.forgetting import add_forgetting, losses
 from pdlrecover.federation import Federation
 from pdlrecover.learning import Dataset, accuracy, load, partition
 from pdlrecover.learning.models import build as build_model
@@ -70,7 +71,7 @@ def build(
     history: Path | None = None,
     resume: bool = False,
 ) -> World:
-    """Make the world of a config. The first peers are the ones that attack or leave.
+    """Make the world of a config.
 
     Peers are dealt their data at random, so that which of them attack makes no difference.
     """
@@ -89,7 +90,7 @@ def build(
     attack = build_attack(
         config.attack if config.malicious else "none", dataset, **config.attack_strength
     )
-    removed = tuple(range(config.removed))
+    removed = tuple(config.removed)
     population = populate(
         build_model(config.model, dataset.shape, dataset.classes, config.seed),
         dataset.train_x,
@@ -99,10 +100,10 @@ def build(
         seed=config.seed,
         bound=config.bound,
         l2=config.l2,
-        malicious=removed if config.malicious else (),
+        malicious=range(config.malicious),
         attack=attack,
     )
-    cohorts = [range(config.removed), range(config.removed, config.peers)]
+    cohorts = [removed, [p for p in range(config.peers) if p not in removed]]
     federation = Federation(
         population,
         Scheme.for_peers(config.peers, config.tolerance),
@@ -185,7 +186,7 @@ def run(
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
     world.federation.check_removal(
         world.removed,
-        "malicious" if config.malicious else "left",
+        config.reason,
         accept_differencing=config.accept_differencing,
     )
     _keep(out, POISONED, _train(world, progress, result))
@@ -200,6 +201,7 @@ def run(
         retrained = _kept(out, "retrain")
         for name, entry in result["methods"].items():
             entry["distance_to_retrain"] = norm(_kept(out, name) - retrained)
+    add_forgetting(result["methods"], POISONED)
     _write(out, result)
     world.federation.history.discard()
     return result
@@ -247,7 +249,7 @@ def _recover(world: World, name: str, result: Record, progress: Progress | None)
     state = world.federation.recover(
         world.removed,
         name,
-        reason="malicious" if config.malicious else "left",
+        reason=config.reason,
         settings=settings,
         accept_differencing=config.accept_differencing,
         observer=curve,
@@ -263,6 +265,7 @@ def _entry(world: World, state: State, curve: Curve) -> Record:
     curve.finish(state.weights)
     return {
         **measure(world, state.weights),
+        **losses(world.federation.population, world.dataset, world.removed, state.weights),
         "distance_to_retrain": None,
         **state.ledger.record(),
         "curve": curve.record(),

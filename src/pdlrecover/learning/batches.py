@@ -55,6 +55,11 @@ class Batches:
         self._samples = np.concatenate(partition)
         self._starts = np.cumsum(self.sizes) - self.sizes
 
+    def samples_of(self, peers: Sequence[int]) -> NDArray[np.int64]:
+        """Return the indices of all samples that these peers hold."""
+        parts = [self._samples[self._starts[p] : self._starts[p] + self.sizes[p]] for p in peers]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
     def indices(self, peers: Sequence[int] | NDArray[np.int64], round_: int) -> NDArray[np.int64]:
         """Return (peers, batch_size) sample indices: each peer's minibatch of that round."""
         who = np.asarray(peers, dtype=np.int64)

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.forgetting import add_forgetting, remembered
+from pdlrecover.experiments.run import build, run
+
+
+def entry(held_out, removed, success=None):
+    return {"held_out_loss": held_out, "removed_loss": removed, "attack_success": success}
+
+
+def test_the_original_is_one_and_retraining_is_zero():
+    original, retrain, half = entry(0.5, 0.1), entry(0.5, 0.5), entry(0.5, 0.3)
+    assert remembered(original, original, retrain) == pytest.approx(1)
+    assert remembered(retrain, original, retrain) == pytest.approx(0)
+    assert remembered(half, original, retrain) == pytest.approx(0.5)
+
+
+def test_what_cannot_be_told_from_chance_is_not_given():
+    same = entry(0.5, 0.5)
+    assert remembered(same, entry(0.5, 0.499), same) is None
+    assert remembered(same, entry(0.5, None), entry(0.5, None)) is None
+
+
+def test_success_is_given_above_that_of_retraining():
+    methods = {"poisoned": entry(1, 0, 0.9), "retrain": entry(1, 1, 0.25), "x": entry(1, 1, 0.5)}
+    add_forgetting(methods, "poisoned")
+    assert methods["x"]["attack_success_above_retrain"] == 0.25
+    del methods["retrain"]
+    add_forgetting(methods, "poisoned")
+    assert methods["x"]["attack_success_above_retrain"] is methods["x"]["remembered"] is None
+
+
+@pytest.mark.slow
+def test_fine_tuning_remembers_the_leavers_and_retraining_does_not(tmp_path):
+    config = Config(
+        peers=10,
+        leavers=3,
+        rounds=60,
+        batch_size=64,
+        optimizer="adam",
+        learning_rate=0.01,
+        degree=0.8,
+        model="mlp-64",
+        clear=True,
+        methods=("retrain", "fine-tune-k"),
+    )
+    methods = run(config, tmp_path)["methods"]
+    assert methods["poisoned"]["removed_loss"] < methods["poisoned"]["held_out_loss"]
+    assert methods["retrain"]["removed_loss"] > methods["retrain"]["held_out_loss"]
+    assert methods["fine-tune-k"]["remembered"] > 0.4
+    assert methods["retrain"]["remembered"] == 0
+
+
+def test_missed_attackers_stay_and_accused_honest_ones_go():
+    config = Config(malicious=5, missed=2, accused=3, methods=("retrain",), rounds=20)
+    world = build(config)
+    assert world.removed == (2, 3, 4, 5, 6, 7)
+    assert world.federation.population.malicious == (0, 1, 2, 3, 4)
+    held = world.federation.population.batches.samples_of(world.removed)
+    assert len(held) == world.federation.population.batches.sizes[2:8].sum()
+    assert len(np.unique(held)) == len(held)
