@@ -131,3 +131,19 @@ def test_a_missing_dataset_says_which_command_fetches_it(tmp_path):
     result = run("simulate", "--dataset", "mnist", "--data-dir", str(tmp_path), "--rounds", "20")
     assert result.returncode == 2
     assert "pdlrecover download mnist --data-dir" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[bold]"])
+def test_what_looks_like_markup_is_printed_as_it_is(name, tmp_path):
+    result = run("simulate", "--dataset", name, "--out", str(tmp_path))
+    assert result.returncode == 2
+    assert name in result.stderr
+    assert not list(tmp_path.iterdir())  # nothing that would stand in the way of the next try
+
+
+def test_what_the_operating_system_refuses_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = run("simulate", "--rounds", "20", "--out", str(tmp_path / "file"))
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert "file: File exists" in result.stderr

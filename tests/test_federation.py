@@ -5,7 +5,14 @@ import torch
 
 from pdlrecover import Federation, Tolerance
 from pdlrecover.adversary import Backdoor
-from pdlrecover.errors import DataError, HistoryError, ModelError, PlanError, ToleranceError
+from pdlrecover.errors import (
+    DataError,
+    HistoryError,
+    ModelError,
+    PlanError,
+    RangeError,
+    ToleranceError,
+)
 
 TRAINED = small.trained()
 
@@ -117,7 +124,7 @@ def test_a_history_beyond_the_budget_is_refused_and_cohorts_are_offered():
 
 
 def test_a_federation_is_trained_once():
-    with pytest.raises(PlanError, match="trained already"):
+    with pytest.raises(PlanError, match="has 40 rounds of training in its history, and 3 were"):
         TRAINED.train(3, 0.1)
     with pytest.raises(PlanError, match="at least 1 round"):
         small.federation().train(0, 0.1)
@@ -154,3 +161,84 @@ def test_too_few_peers_for_the_tolerance_are_refused():
 def test_unknown_malicious_peers_are_refused():
     with pytest.raises(PlanError, match="no peer 8"):
         small.federation(malicious=[8])
+
+
+def test_an_interrupted_training_is_taken_up_and_a_finished_one_is_replayed(tmp_path):
+    first = small.federation(folder=tmp_path)
+    first.train(12, 0.3)
+    again = small.federation(folder=tmp_path, resume=True)
+    with pytest.raises(PlanError, match="12 rounds of training in its history, and 20 were"):
+        again.train(20, 0.3)
+    state = again.train(12, 0.3)
+    np.testing.assert_array_equal(state.weights, first.original.models[-1])
+    again.recover([0, 1], "historical")
+
+
+def test_fewer_rounds_than_the_history_has_are_refused(tmp_path):
+    class EnoughError(Exception):
+        pass
+
+    def stop(step):
+        if step.round == 17:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        small.federation(folder=tmp_path).train(40, 0.3, observer=stop)
+    with pytest.raises(PlanError, match="18 rounds of training in its history, and 10 were"):
+        small.federation(folder=tmp_path, resume=True).train(10, 0.3)
+
+
+def test_two_recoveries_that_differ_by_one_leaver_are_refused():
+    federation = small.trained(rounds=12)
+    federation.recover([3, 7], "historical")
+    federation.recover([3, 7], "retrain")
+    with pytest.raises(PlanError, match="removing peer 5 alone would reveal"):
+        federation.recover([3, 5, 7], "historical")
+    federation.recover([3, 5, 7], "historical", accept_differencing=True)
+
+
+def test_saved_federations_remember_their_recoveries(tmp_path):
+    datasets = [small.points(seed=peer, count=20 + peer) for peer in range(small.PEERS)]
+    federation = small.trained(rounds=12)
+    federation.recover([3, 7], "historical")
+    federation.save(tmp_path)
+    loaded = Federation.load(tmp_path, small.module(), datasets)
+    with pytest.raises(PlanError, match="removing peer 5 alone would reveal"):
+        loaded.recover([3, 5, 7], "historical")
+
+
+def test_an_unknown_reason_is_refused():
+    with pytest.raises(PlanError, match="the reason is one of left, malicious, got 'leave'"):
+        TRAINED.recover([3], reason="leave")
+
+
+def test_colluders_must_not_be_all_but_one_of_a_sum():
+    datasets = [small.points(seed=peer) for peer in range(8)]
+    with pytest.raises(PlanError, match="7 colluders who take their own part out of a sum over 8"):
+        Federation.simulate(small.module(), datasets, Tolerance(colluders=7))
+    made = Federation.simulate(small.module(), datasets, Tolerance(colluders=5, dropouts=2))
+    made.train(6, 0.3)
+    with pytest.raises(PlanError, match="sum over 6 peers would know a single other's"):
+        made.recover([0, 1], "retrain")
+
+
+@pytest.mark.parametrize("labels", [[0, 3], [-1, 0], [0, -100]])
+def test_labels_that_the_model_does_not_know_are_refused(labels):
+    x = np.zeros((2, 3), dtype=np.float32)
+    datasets = [small.points(seed=peer) for peer in range(7)]
+    with pytest.raises(DataError, match="labels must be whole numbers from 0 to 2"):
+        Federation.simulate(small.module(), [*datasets, (x, labels)], small.TOLERANCE)
+
+
+def test_data_of_other_shapes_or_kinds_is_refused():
+    datasets = [small.points(seed=peer) for peer in range(7)]
+    wide = np.zeros((2, 4), dtype=np.float32), [0, 1]
+    with pytest.raises(DataError, match=r"peer 0 has \(3,\) and peer 7 \(4,\)"):
+        Federation.simulate(small.module(), [*datasets, wide], small.TOLERANCE)
+    with pytest.raises(DataError, match="labels must be whole numbers, the classes"):
+        TRAINED.recover([0, 1], "historical").accuracy(np.zeros((1, 3)), [0.5])
+
+
+def test_a_bound_must_be_positive():
+    with pytest.raises(RangeError, match="L2 bound must be positive and finite, got -10"):
+        small.federation(bound=-10.0)

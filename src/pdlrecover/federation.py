@@ -12,16 +12,19 @@ Rules:
   gives the same numbers faster.
 - Removal can be differenced: the sum over all peers, opened in training, minus the sum over the
   kept ones, opened in recovery, is the removed peers' sum. Of one honest leaver, that is its own
-  update. So a removal of fewer than `MIN_LEAVERS` honest peers is refused unless accepted by name.
+  update. So a removal of fewer than `MIN_LEAVERS` honest peers is refused unless accepted by name,
+  and so are two recoveries whose kept peers differ by one.
+- Colluders know their own part of a sum, so at least two more peers than they are take part in it.
 - The history is kept for each peer alone where that fits the budget; else cohorts must be named.
 """
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -34,7 +37,7 @@ from pdlrecover.engines.simulation import Observer, Outcome, Simulation, custody
 from pdlrecover.engines.state import State, as_tensors
 from pdlrecover.errors import DataError, HistoryError, PlanError
 from pdlrecover.field import Source
-from pdlrecover.history import Layout, RunHistory, complete_cohorts
+from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.optimizers import Rate
 from pdlrecover.recovery.requests import Optimizer, Original
@@ -47,6 +50,9 @@ DEFAULT_BUDGET = 8 << 30
 """So many bytes of history on disk, at most, unless more is allowed."""
 
 FORMAT = 1
+
+SAVED = ("batch_size", "seed", "bound", "l2", "malicious", "cohorts", "clear")
+"""The settings that are saved as they are."""
 
 Reason = Literal["left", "malicious"]
 
@@ -80,6 +86,8 @@ class Federation:
             population=population, scheme=scheme, history=self.history, clear=clear, source=source
         )
         self._optimizer: Optimizer | None = None
+        self._recovered: list[frozenset[int]] = []
+        self._check_company(population.peers)
 
     @classmethod
     def simulate(
@@ -97,17 +105,25 @@ class Federation:
         cohorts: Sequence[Sequence[int]] | None = None,
         clear: bool = False,
         folder: Path | str | None = None,
+        resume: bool = False,
         budget: int = DEFAULT_BUDGET,
     ) -> Self:
         """Set up a federation of your model and your data, one (samples, labels) for each peer.
 
         `bound` is the public L2 bound that updates are clipped to, `malicious` the peers that
         follow the `attack`, `folder` where the history goes (a temporary place if not given).
+        `resume` takes up the history that an interrupted training has left there.
         """
         if not datasets:
             raise DataError("a federation needs at least one peer's dataset, got none")
         parts = [as_tensors(x, y) for x, y in datasets]
+        shape = parts[0][0].shape[1:]
         for peer, (samples, labels) in enumerate(parts):
+            if samples.shape[1:] != shape:
+                raise DataError(
+                    f"all peers' samples must have one shape; peer 0 has {tuple(shape)} and peer "
+                    f"{peer} {tuple(samples.shape[1:])}"
+                )
             if not len(labels) or len(samples) != len(labels):
                 raise DataError(
                     f"peer {peer} has {len(samples)} samples and {len(labels)} labels; every peer "
@@ -129,7 +145,15 @@ class Federation:
         )
         scheme = Scheme.for_peers(len(parts), tolerance)
         place = None if folder is None else Path(folder)
-        return cls(population, scheme, cohorts=cohorts, clear=clear, folder=place, budget=budget)
+        return cls(
+            population,
+            scheme,
+            cohorts=cohorts,
+            clear=clear,
+            folder=place,
+            resume=resume,
+            budget=budget,
+        )
 
     def train(
         self,
@@ -148,14 +172,20 @@ class Federation:
         elif learning_rate is not None:
             raise PlanError("give a learning rate, or an optimizer that has its own, not both")
         self._check_budget(rounds)
-        if self.history.finished:
-            raise PlanError("this federation is trained already; set up another one")
+        done = len(self.history.sums)
+        fits = done == rounds if self.history.finished else done <= rounds
+        if self._optimizer is not None or not fits:
+            raise PlanError(
+                f"this federation has {done} rounds of training in its history, and {rounds} were "
+                "asked for; set up another one, in another folder"
+            )
         everybody = range(self.population.peers)
         first = self._flat.initial
         outcome = self._simulation.drive(
             train(first, optimizer, range(rounds)), kept=everybody, record=True, observer=observer
         )
-        self.history.finish(outcome.model)
+        if not self.history.finished:
+            self.history.finish(outcome.model)
         self._optimizer = optimizer
         return self._state(outcome)
 
@@ -177,6 +207,7 @@ class Federation:
         """
         settings = settings or methods.Settings(batch_size=self.population.batches.batch_size)
         kept = self.check_removal(remove, reason, accept_differencing=accept_differencing)
+        self._recovered.append(frozenset(kept))
         outcome = self._simulation.drive(
             methods.start(method, self.original, settings),
             kept=kept,
@@ -200,17 +231,25 @@ class Federation:
                 f"{len(removed)} peers are to be removed and the federation was set up to survive "
                 f"{dropouts} dropouts; remove fewer, or set it up with dropouts={len(removed)}"
             )
-        if reason == "left" and 0 < len(removed) < MIN_LEAVERS and not accept_differencing:
-            raise PlanError(
-                f"removing peer {min(removed)} alone would reveal its updates: the sum over all "
-                "minus the sum over the others is its own. Wait for another leaver and remove both "
-                "at once, accept it (accept_differencing, --accept-differencing), or say that the "
-                "peer was malicious"
-            )
+        if reason not in get_args(Reason):
+            raise PlanError(f"the reason is one of {', '.join(get_args(Reason))}, got {reason!r}")
         kept = [p for p in range(peers) if p not in removed]
+        self._check_company(len(kept))
+        if reason == "left" and not accept_differencing:
+            for earlier in (frozenset(range(peers)), *self._recovered):
+                _check_difference(earlier ^ frozenset(kept))
         self.history.cohorts_of(kept)
         custody(self._simulation, kept, Faults())
         return kept
+
+    def _check_company(self, together: int) -> None:
+        """Check that a sum over so many peers hides each of them from the tolerated colluders."""
+        colluders = self.scheme.quorums.tolerance.colluders
+        if not self.clear and together < colluders + 2:
+            raise PlanError(
+                f"{colluders} colluders who take their own part out of a sum over {together} peers "
+                f"would know a single other's; keep at least {colluders + 2}, or tolerate fewer"
+            )
 
     @property
     def original(self) -> Original:
@@ -247,7 +286,7 @@ class Federation:
             "bound": population.updates.bound,
             "local": repr(population.updates.local),
             "malicious": list(population.malicious),
-            "attack": repr(population.attack),
+            "attack": re.sub(r" at 0x[0-9a-f]+", "", repr(population.attack)),
             "tolerance": str(self.scheme.quorums.tolerance),
             "clear": self.clear,
             "initial": hashlib.sha256(self._flat.initial.tobytes()).hexdigest(),
@@ -260,9 +299,9 @@ class Federation:
             raise PlanError("there is nothing to save yet: train the federation first")
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        for file in sorted(self.history.folder.glob("*.*")):
-            if file.parent != place:
-                shutil.copy2(file, place / file.name)
+        if not place.samefile(self.history.folder):
+            for name in FILES:
+                shutil.copy2(self.history.folder / name, place / name)
         tolerance = self.scheme.quorums.tolerance
         settings = {
             "format": FORMAT,
@@ -275,6 +314,7 @@ class Federation:
             "cohorts": [list(cohort) for cohort in self.history.layout.cohorts],
             "clear": self.clear,
             "optimizer": optimizers.as_record(self._optimizer),
+            "recovered": [sorted(kept) for kept in self._recovered],
         }
         part = place / "federation.json.part"
         part.write_text(json.dumps(settings, indent=2))
@@ -296,17 +336,19 @@ class Federation:
         path = Path(folder) / "federation.json"
         try:
             settings = json.loads(path.read_text())
+            found = settings.pop("format")
+            if found != FORMAT:
+                raise HistoryError(f"{path} has format {found}, and this version reads {FORMAT}")
             optimizer = optimizers.from_record(settings.pop("optimizer"))
             tolerance = Tolerance(**settings.pop("tolerance"))
-            found = settings.pop("format")
+            recovered = [frozenset(kept) for kept in settings.pop("recovered")]
+            values = {key: settings.pop(key) for key in SAVED}
         except FileNotFoundError as error:
             raise HistoryError(f"there is no saved federation in {folder}") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
-        if found != FORMAT:
-            raise HistoryError(f"{path} has format {found}, and this version reads {FORMAT}")
         federation = cls.simulate(
-            model, datasets, tolerance, attack=attack, folder=folder, **settings
+            model, datasets, tolerance, attack=attack, folder=folder, **values
         )
         if not federation.history.finished:
             raise HistoryError(
@@ -314,4 +356,16 @@ class Federation:
                 f"and {len(federation.history.models)} models; train it again"
             )
         federation._optimizer = optimizer
+        federation._recovered = recovered
         return federation
+
+
+def _check_difference(between: frozenset[int]) -> None:
+    """Refuse two sums that differ by a single honest peer."""
+    if 0 < len(between) < MIN_LEAVERS:
+        raise PlanError(
+            f"removing peer {min(between)} alone would reveal its updates: the sum with it, which "
+            "was opened before, minus the sum without it is its own. Wait for another leaver and "
+            "remove both at once, accept it (accept_differencing, --accept-differencing), or say "
+            "that the peer was malicious"
+        )

@@ -207,6 +207,15 @@ def test_asking_for_the_removed_where_nobody_is_says_so():
         SHARED._simulation.drive(one_request(Removed(rounds=(0,))), kept=range(8))
 
 
+def test_liars_that_were_found_out_are_in_the_ledger():
+    assert recovered(SHARED, faults=Faults(liars=(6,))).ledger.record()["liars"] == [6]
+
+
+def test_nobody_can_lie_in_the_clear():
+    with pytest.raises(PlanError, match="absent from openings or lie in them in the clear"):
+        recovered(small.trained(clear=True, rounds=12), faults=Faults(absent=(6,)))
+
+
 def test_too_few_peers_to_answer_is_refused():
     with pytest.raises(ToleranceError, match="openings need"):
         recovered(SHARED, faults=Faults(absent=(4, 5, 6)))

@@ -136,3 +136,30 @@ def test_theorem_1_is_only_claimed_where_it_applies():
         measure_bound(replace(BOUND, model="mlp"))
     with pytest.raises(PlanError, match="needs a learning rate of at most"):
         measure_bound(replace(BOUND, learning_rate=5.0))
+
+
+def test_what_was_half_trained_by_another_config_is_not_taken_up(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(SMALL, tmp_path, progress=Interrupting("poisoned", 5))
+    with pytest.raises(HistoryError, match="another config, which differs in rounds"):
+        run(replace(SMALL, rounds=30), tmp_path)
+
+
+def test_budgets_do_not_depend_on_the_order_of_methods(tmp_path, monkeypatch):
+    order = []
+    monkeypatch.setattr(
+        module, "_recover", lambda world, name, *rest: (order.append(name), 1 / 0)[0]
+    )
+    with pytest.raises(ZeroDivisionError):
+        run(replace(SMALL, methods=("retrain-k", "pdlrecover")), tmp_path)
+    assert order == ["pdlrecover"]
+
+
+def test_absent_and_lying_peers_change_nothing(tmp_path):
+    quiet = replace(SMALL, clear=False, colluders=2, liars=1, dropouts=4, methods=("pdlrecover",))
+    first = run(quiet, tmp_path / "quiet")
+    second = run(replace(quiet, absent=1, lying=1), tmp_path / "faulty")
+    models = [np.load(tmp_path / name / "models/pdlrecover.npy") for name in ("quiet", "faulty")]
+    np.testing.assert_array_equal(*models)
+    assert first["methods"]["pdlrecover"]["liars"] == []
+    assert second["methods"]["pdlrecover"]["liars"] == [8]

@@ -86,3 +86,31 @@ def test_discarding_leaves_no_files(tmp_path):
     history = recorded(tmp_path / "history")
     history.discard()
     assert not (tmp_path / "history").exists()
+
+
+def test_what_a_failed_write_has_left_is_overwritten(tmp_path):
+    log = ArrayLog(tmp_path / "log.bin", (4,), np.int64)
+    log.append(np.zeros(4, dtype=np.int64))
+    with log.path.open("ab") as file:  # a disk that was full in the middle of a record
+        file.write(np.full(2, -1).tobytes())
+    log.append(np.full(4, 2))
+    np.testing.assert_array_equal(log[1], np.full(4, 2))
+    np.testing.assert_array_equal(ArrayLog(log.path, (4,), np.int64)[1], np.full(4, 2))
+
+
+def test_a_round_that_was_recorded_by_half_is_recorded_again(tmp_path):
+    history = recorded(tmp_path)
+    history.sums.append(np.full((2, 4), 9))
+    assert history.rounds == 3
+    history.record(np.full(3, 3.0), np.full((2, 4), 3))
+    np.testing.assert_array_equal(history.sums[3], np.full((2, 4), 3))
+    assert len(history.sums) == len(history.models) == 4
+
+
+def test_a_history_that_was_half_discarded_starts_over(tmp_path):
+    recorded(tmp_path)
+    (tmp_path / "sums.bin").unlink()
+    again = RunHistory(LAYOUT, tmp_path, resume=True)
+    assert again.rounds == 0
+    again.record(np.zeros(3), np.zeros((2, 4), dtype=np.int64))
+    assert len(again.sums) == len(again.models) == 1

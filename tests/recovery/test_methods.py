@@ -1,5 +1,7 @@
 """Methods are generators: here they are driven by hand, on a problem one can see through."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -271,3 +273,26 @@ def test_training_is_a_method_too():
     engine = Quadratics(kept=range(4), optimizer=sgd())
     found = engine.drive(train(np.zeros(D), sgd(), range(ROUNDS)))
     np.testing.assert_array_equal(found, engine.run.models[-1])
+
+
+def test_estimates_that_cannot_be_had_count_for_giving_up():
+    engine = Quadratics(range(1, 4), sgd())
+    honest = engine.answer
+    engine.answer = lambda r: (
+        np.zeros((len(r.vectors), len(r.pairs))) if isinstance(r, Dots) else (honest(r))
+    )
+    with pytest.raises(HopelessError, match="the guard asked for 4 exact rounds"):
+        engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, guard_limit=3)))
+
+
+def test_blocks_shrink_to_what_the_encoding_has_room_for():
+    run = Quadratics(range(1, 4), sgd()).run
+    room = FixedPoint(peers=200, bound=1e2, length=D + 1)
+    assert Options().block_for(replace(run, code=room)) == 2
+    with pytest.raises(PlanError, match="leave no room for curvature"):
+        Options().block_for(replace(run, code=FixedPoint(peers=200, bound=1e5, length=D + 1)))
+
+
+def test_a_buffer_beyond_what_engines_keep_is_refused():
+    with pytest.raises(PlanError, match="buffer must be at most 16, got 17"):
+        Schedule(buffer=17)

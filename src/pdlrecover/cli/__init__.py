@@ -1,7 +1,7 @@
 """The command line: `pdlrecover …`."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -16,7 +16,6 @@ from pdlrecover.errors import PDLRecoverError
 
 BAD_INPUT = 2
 """The exit code for input that cannot be used."""
-INTERRUPTED = 130
 
 app = typer.Typer(
     help="Repair models that were trained together, without seeing anyone's update.",
@@ -52,5 +51,13 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except PDLRecoverError as error:
-        Console(stderr=True, soft_wrap=True).print(f"error: {error}", style="red", highlight=False)
-        sys.exit(BAD_INPUT)
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or 'the operating system'}: {error.strerror or error}")
+
+
+def fail(message: str) -> NoReturn:
+    """Say what is wrong, and leave."""
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(f"error: {message}", style="red", highlight=False, markup=False)
+    sys.exit(BAD_INPUT)

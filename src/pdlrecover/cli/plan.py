@@ -75,7 +75,7 @@ def _plan_table(traffic: Traffic) -> Table:
     table.add_section()
     for name, size, note in (
         ("exact round", traffic.exact_round_bytes, "sent per peer, and as much received"),
-        ("estimated round", traffic.estimated_round_bytes, "sent per peer, and as much received"),
+        ("estimated block", traffic.estimated_round_bytes, "sent per peer for up to 5 rounds"),
         ("new curvature pair", traffic.pair_bytes, "sent per peer, and as much received"),
         ("history", traffic.history_bytes, f"on each peer's disk after {traffic.rounds:,} rounds"),
     ):

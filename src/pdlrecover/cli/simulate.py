@@ -1,5 +1,6 @@
 """`pdlrecover simulate`: one experiment, by flags or from a TOML file."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,8 @@ Whole = int | None
 Real = float | None
 Switch = bool | None
 
+INTERRUPTED = 130
+"""The exit code after ctrl-C."""
 DEFAULTS = {key: str(value) for key, value in Config().record().items()}
 
 
@@ -146,6 +149,25 @@ def simulate(
             help="Rounds of accelerated retraining.", show_default=DEFAULTS["accelerated_rounds"]
         ),
     ] = None,
+    absent: Annotated[
+        Whole,
+        typer.Option(
+            help="Kept peers that do not answer in recoveries.", show_default=DEFAULTS["absent"]
+        ),
+    ] = None,
+    lying: Annotated[
+        Whole,
+        typer.Option(
+            help="Kept peers that send wrong shares in recoveries.",
+            show_default=DEFAULTS["lying"],
+        ),
+    ] = None,
+    budget_gb: Annotated[
+        Real,
+        typer.Option(
+            help="How much the history may take on disk.", show_default=DEFAULTS["budget_gb"]
+        ),
+    ] = None,
     colluders: Annotated[
         Whole,
         typer.Option(help="So many together learn nothing; a third of the peers if not said."),
@@ -186,19 +208,18 @@ def simulate(
 def run_and_show(config: Config, out: Path, data_dir: Path | None) -> dict[str, Any]:
     """Run an experiment with progress, then print its table and say where everything is."""
     console = Console()
+    say = partial(console.print, soft_wrap=True, markup=False, highlight=False)
     if (out / "result.json").exists() or (out / "history").exists():
-        console.print(f"Going on with what is in {out}; what is done there is not done again.")
+        say(f"Going on with what is in {out}; what is done there is not done again.")
     try:
         with Bars(console) as bars:
             result = run(config, out, data_dir=data_dir, progress=bars)
     except KeyboardInterrupt:
-        console.print(
-            f"\ninterrupted; what is done is in {out}, the same command goes on from there"
-        )
-        raise typer.Exit(130) from None
+        say(f"\ninterrupted; what is done is in {out}, the same command goes on from there")
+        raise typer.Exit(INTERRUPTED) from None
     figure = draw_curves(result, out / "curves.svg")
     console.print(results_table(result))
     if result.get("dataset_note"):
-        console.print(f"Note: {result['dataset_note']}.")
-    console.print(f"Curves: {figure}\nRecord: {out / 'result.json'}", soft_wrap=True)
+        say(f"Note: {result['dataset_note']}.")
+    say(f"Curves: {figure}\nRecord: {out / 'result.json'}")
     return result

@@ -31,18 +31,14 @@ MASKS_AHEAD = 64
 class Custody(Protocol):
     """Somewhere to put sums, so that combinations of them can be opened.
 
-    What is held is an int64 array: a row of `record` shape for each sum.
+    What is held is an int64 array, one row for each sum.
     """
-
-    @property
-    def record(self) -> tuple[int, ...]:
-        """The shape of what is held of one sum."""
 
     def deal(self, sums: Integers) -> Integers:
         """Put sums (k, length) away; return what is held of each."""
 
     def read(self, held: Integers) -> Integers:
-        """Return what the peers that answer hold, out of what all hold (k, *record)."""
+        """Return what the peers that answer hold, out of what all hold."""
 
     def total(self, held: Sequence[Integers] | Integers) -> Integers:
         """Return what is held of the sum of the sums."""
@@ -68,11 +64,6 @@ class Clear:
     """No shares: sums as they are. Integer arithmetic that cannot overflow stands for opening."""
 
     length: int
-
-    @property
-    def record(self) -> tuple[int, ...]:
-        """A sum's own numbers."""
-        return (self.length,)
 
     def deal(self, sums: Integers) -> Integers:
         """Return the sums."""
@@ -124,8 +115,8 @@ class Faults:
 class Shared:
     """Sums really dealt to all peers, and opened robustly by those that answer.
 
-    An opening first looks at e answers more than it needs, which tells whether any of e liars lied,
-    and takes all answers if so. Where liars are simulated it takes all from the start.
+    An opening takes e answers more than it needs, which tells whether any of e liars lied. Where
+    liars are simulated it takes all answers, which tells who.
     """
 
     scheme: Scheme
@@ -152,11 +143,6 @@ class Shared:
             quorums, liars = self.scheme.quorums, self.scheme.quorums.tolerance.liars
             self.responders = answering[: quorums.dot_degree + 1 + liars]
             self._vector_rows = slice(0, quorums.vector_degree + 1 + liars)
-
-    @property
-    def record(self) -> tuple[int, ...]:
-        """One row of blocks for each peer."""
-        return (self.scheme.quorums.peers, self.scheme.quorums.blocks(self.length))
 
     def deal(self, sums: Integers) -> Integers:
         """Deal each sum; every peer gets a row."""

@@ -45,6 +45,8 @@ class Ledger:
     bytes_per_peer: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     """Where the time went: see `PARTS`."""
+    liars: set[int] = field(default_factory=set)
+    """The peers that sent wrong shares in openings, and were found out."""
     _stored_individuals: set[int] = field(default_factory=set)
     """The rounds whose stored updates were looked at one by one, each counted once."""
 
@@ -95,6 +97,7 @@ class Ledger:
             "gradient_evaluations": self.gradient_evaluations,
             "bytes_per_peer": self.bytes_per_peer,
             "individual_storage_bytes": self.stored_bytes,
+            "liars": sorted(self.liars),
             "seconds": self.split_seconds(),
             "opened": {
                 kind: {

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import DataError, PlanError
 from pdlrecover.field import FixedPoint
 from pdlrecover.learning import (
     Batches,
@@ -49,6 +49,12 @@ class Population:
     """How many updates the L2 bound has shortened so far."""
 
     def __post_init__(self) -> None:
+        classes = self.updates.model.classes
+        if len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < classes:
+            raise DataError(
+                f"labels must be whole numbers from 0 to {classes - 1}, which is what the model "
+                f"tells apart; got {int(self.y.min())} to {int(self.y.max())}"
+            )
         self.code = FixedPoint(
             peers=self.peers,
             bound=float(np.hypot(self.updates.bound, 1.0)),

@@ -42,9 +42,10 @@ from pdlrecover.recovery.requests import (
     Update,
     Vector,
 )
+from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
-REMEMBERED_PAIRS = 16
+REMEMBERED_PAIRS = MAX_BUFFER
 """So many pairs are kept at hand; recovery uses the last few."""
 
 PUBLIC_LIMIT = 1 << 20
@@ -84,12 +85,12 @@ class Simulation:
         observer: Observer | None = None,
     ) -> Outcome:
         """Run a method to its end, answering its requests for the kept peers."""
-        recovery = _Session(self, tuple(sorted(kept)), record, faults or Faults())
-        ledger = recovery.ledger
+        session = _Session(self, tuple(sorted(kept)), record, faults or Faults())
+        ledger = session.ledger
         answer: Sum | Vector | Individuals | None = None
         while True:
             try:
-                with recovery.timed("estimation"):
+                with session.timed("estimation"):
                     request = method.send(answer)
             except StopIteration as end:
                 model: Vector = end.value
@@ -100,7 +101,7 @@ class Simulation:
                 if observer:
                     observer(request)
             else:
-                answer = recovery.answer(request)
+                answer = session.answer(request)
 
 
 class _Session:
@@ -121,6 +122,8 @@ class _Session:
             taking_part=len(kept),
         )
         self.ledger = Ledger(kept=len(kept), traffic=traffic)
+        if isinstance(self.custody, Shared):
+            self.ledger.liars = self.custody.caught
         self._fresh: OrderedDict[int, Integers] = OrderedDict()
         self._pairs: OrderedDict[int, tuple[Integers, Any]] = OrderedDict()
 
@@ -152,7 +155,7 @@ class _Session:
     def _update(self, request: Update) -> Sum:
         """Compute and deal fresh updates, record them if this is training, open their sum."""
         t = request.round
-        if self._record and t < len(self._history.sums):
+        if self._record and t < self._history.rounds:
             if not np.array_equal(self._history.models[t], request.at):
                 raise HistoryError(
                     f"the history's model of round {t} is not the one that training came to; it "
@@ -277,6 +280,8 @@ def custody(simulation: Simulation, kept: Sequence[int], faults: Faults) -> Cust
     """Return who holds what in this simulation: everybody shares, or nothing does."""
     length = simulation.population.code.length
     if simulation.clear:
+        if faults.absent or faults.liars:
+            raise PlanError("nobody can be absent from openings or lie in them in the clear")
         return Clear(length=length)
     return Shared(
         scheme=simulation.scheme,

@@ -37,8 +37,10 @@ class State:
 
 def as_tensors(x: ArrayLike, y: ArrayLike) -> tuple[torch.Tensor, torch.Tensor]:
     """Return samples and labels as torch computes with them; they must be finite."""
-    samples = torch.as_tensor(x, dtype=torch.float32)
-    labels = torch.as_tensor(y, dtype=torch.int64)
+    samples, labels = torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(y)
+    if labels.is_floating_point() and not torch.equal(labels, labels.round()):
+        raise DataError("labels must be whole numbers, the classes counted from 0")
+    labels = labels.to(torch.int64)
     if not torch.isfinite(samples).all():
         raise DataError("samples must be finite numbers; some are NaN or infinite")
     return samples, labels

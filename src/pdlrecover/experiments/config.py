@@ -1,6 +1,7 @@
 """One experiment, as one flat set of values: from flags, from a TOML file, or from Python."""
 
 import difflib
+import math
 import tomllib
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import UnionType
 from typing import Any, Self, get_args, get_origin
 
 from pdlrecover.adversary import ATTACKS
+from pdlrecover.engines.custody import Faults
 from pdlrecover.errors import PlanError
 from pdlrecover.federation import Reason
 from pdlrecover.recovery.methods import BASELINES, check
@@ -15,6 +17,8 @@ from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.sharing import Tolerance
 
+SCHEDULED = {"pdlrecover", "retrain-k", "fine-tune-k", "replay-then-tune"}
+"""The methods that go by PDLRecover's schedule, or by how many exact rounds it has."""
 EVALUATIONS = 50
 """How many points a curve of accuracy has, about."""
 
@@ -82,13 +86,19 @@ class Config:
     """So many may be absent or removed; 30% of the peers, or the removed ones if more."""
     liars: int | None = None
     """So many may send wrong shares; one in 40 if not said."""
+    absent: int = 0
+    """So many of the kept peers do not answer while the model is recovered."""
+    lying: int = 0
+    """So many of them send wrong shares meanwhile."""
+    budget_gb: float = 16.0
+    """How much history may take on disk, in GB."""
     bound: float = 10.0
     """The public L2 bound of an update."""
     accept_differencing: bool = False
     """Remove a single honest leaver although that reveals its updates."""
 
     def __post_init__(self) -> None:
-        counts = ("malicious", "missed", "accused", "leavers")
+        counts = ("malicious", "missed", "accused", "leavers", "absent", "lying", "seed")
         for name, least in (("peers", 2), ("rounds", 1), *((name, 0) for name in counts)):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -107,9 +117,21 @@ class Config:
             )
         if self.attack not in ATTACKS:
             raise PlanError(f"no attack is called {self.attack!r}; known are {', '.join(ATTACKS)}")
+        for name in ("bound", "learning_rate", "accelerated_rounds", "batch_size", "budget_gb"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
         for method in self.methods:
             check(method, clear=self.clear)
-        self.schedule.check(self.rounds)
+        away = self.peers - len(self.removed) - self.absent - self.lying
+        if self.clear and (self.absent or self.lying):
+            raise PlanError("absent and lying peers need shares; leave --clear out")
+        if away < 0 or self.lying > self.tolerance.liars:
+            raise PlanError(
+                f"{self.absent} absent and {self.lying} lying peers are more than the kept ones "
+                f"can be, or than the {self.tolerance.liars} liars that are tolerated"
+            )
+        if SCHEDULED.intersection(self.methods):
+            self.schedule.check(self.rounds)
         _ = self.attack_strength, self.options, self.tolerance.quorums(self.peers)
 
     @classmethod
@@ -202,6 +224,15 @@ class Config:
             colluders=(n - 1) // 3 if self.colluders is None else self.colluders,
             dropouts=max(removed, 3 * n // 10) if self.dropouts is None else self.dropouts,
             liars=n // 40 if self.liars is None else self.liars,
+        )
+
+    @property
+    def faults(self) -> Faults:
+        """What goes wrong in recoveries: the last peers are absent, those before them lie."""
+        present = self.peers - self.absent
+        return Faults(
+            absent=tuple(range(present, self.peers)),
+            liars=tuple(range(present - self.lying, present)),
         )
 
     @property

@@ -34,6 +34,8 @@ from pdlrecover.sharing import Scheme
 
 POISONED = "poisoned"
 """The name of the original run among the results."""
+BUDGETED = ("retrain-k", "fine-tune-k", "replay-then-tune")
+"""Methods that get as many exact rounds as PDLRecover has used, so they run after it."""
 VALIDATION_SHARE = 0.2
 FORMAT = 1
 
@@ -111,6 +113,7 @@ def build(
         clear=config.clear,
         folder=history,
         resume=resume,
+        budget=int(1e9 * config.budget_gb),
     )
     return World(
         config=config, dataset=dataset, attack=attack, federation=federation, removed=removed
@@ -118,7 +121,10 @@ def build(
 
 
 class Curve:
-    """Watches a method: measures the model now and then, and tells the progress."""
+    """Watches a method: measures the model now and then, and tells the progress.
+
+    It counts the method's own steps: one that starts over goes on counting.
+    """
 
     def __init__(self, world: World, name: str, progress: Progress | None) -> None:
         self._world, self._name, self._progress = world, name, progress
@@ -129,20 +135,19 @@ class Curve:
 
     def __call__(self, step: Stepped) -> None:
         """Take note of a round."""
-        self._last = step.round + 1
-        if step.round % self._world.config.evaluate_every == 0:
-            self.measure(step.round + 1, step.model)
+        self._last += 1
+        if (self._last - 1) % self._world.config.evaluate_every == 0:
+            self.measure(self._last, step.model)
         if self._progress:
             latest = self.accuracy[-1] if self.accuracy else None
-            self._progress.step(self._name, step.round + 1, latest)
+            self._progress.step(self._name, self._last, latest)
 
     def finish(self, model: Vector) -> None:
         """Take note of the last model."""
-        last = max([self._last, *self.rounds])
-        if not self.rounds or self.rounds[-1] != last:
-            self.measure(last, model)
+        if not self.rounds or self.rounds[-1] != self._last:
+            self.measure(self._last, model)
         if self._progress:
-            self._progress.step(self._name, last, self.accuracy[-1])
+            self._progress.step(self._name, self._last, self.accuracy[-1])
 
     def measure(self, round: int, model: Vector) -> None:  # noqa: A002
         """Measure a model on the test part, without and with the trigger."""
@@ -180,8 +185,7 @@ def run(
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
     out.mkdir(parents=True, exist_ok=True)
     result = _resumed(config, out) or _fresh_record(config)
-    wanted = [POISONED, *config.methods]
-    if all(name in result["methods"] for name in wanted):
+    if result.get("complete") and all(name in result["methods"] for name in config.methods):
         return result
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
     world.federation.check_removal(
@@ -189,11 +193,12 @@ def run(
         config.reason,
         accept_differencing=config.accept_differencing,
     )
+    result["complete"] = False
+    _write(out, result)
     _keep(out, POISONED, _train(world, progress, result))
     result["dataset_note"] = world.dataset.note
-    result["clipped_updates"] = world.federation.population.clipped
     _write(out, result)
-    for name in config.methods:
+    for name in sorted(config.methods, key=BUDGETED.__contains__):
         if name not in result["methods"]:
             _keep(out, name, _recover(world, name, result, progress))
             _write(out, result)
@@ -202,8 +207,9 @@ def run(
         for name, entry in result["methods"].items():
             entry["distance_to_retrain"] = norm(_kept(out, name) - retrained)
     add_forgetting(result["methods"], POISONED)
-    _write(out, result)
     world.federation.history.discard()
+    result["complete"] = True
+    _write(out, result)
     return result
 
 
@@ -229,6 +235,8 @@ def _train(world: World, progress: Progress | None, result: Record) -> State:
     )
     entry = {**_entry(world, state, curve), "rounds_from_history": found}
     result["methods"].setdefault(POISONED, entry)
+    if not found:  # the updates of earlier rounds are not seen again
+        result["clipped_updates"] = world.federation.population.clipped
     if progress:
         progress.end(POISONED)
     return state
@@ -250,6 +258,7 @@ def _recover(world: World, name: str, result: Record, progress: Progress | None)
         world.removed,
         name,
         reason=config.reason,
+        faults=config.faults,
         settings=settings,
         accept_differencing=config.accept_differencing,
         observer=curve,
@@ -268,6 +277,7 @@ def _entry(world: World, state: State, curve: Curve) -> Record:
         **losses(world.federation.population, world.dataset, world.removed, state.weights),
         "distance_to_retrain": None,
         **state.ledger.record(),
+        "commit": _commit(),
         "curve": curve.record(),
     }
 
@@ -295,6 +305,11 @@ def _resumed(config: Config, out: Path) -> Record | None:
         found: Record = json.loads(path.read_text())
     except ValueError as error:
         raise HistoryError(f"{path} is damaged: {error}; delete it to run again") from error
+    if found.get("format") != FORMAT:
+        raise HistoryError(
+            f"{path} has format {found.get('format')}, and this version writes {FORMAT}; give "
+            "another --out, or delete it"
+        )
     mine, theirs = config.record(), dict(found.get("config", {}))
     mine.pop("methods"), theirs.pop("methods", None)
     if mine != theirs:

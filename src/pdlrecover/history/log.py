@@ -1,6 +1,7 @@
 """Arrays of one shape, one after the other in a file: appended to, and mapped when read.
 
-Rules: a record counts once all its bytes are there. A file that ends in the middle of a record is
+Rules: a record counts once all its bytes are there; what a failed write has left is overwritten by
+the next. A file that ends in the middle of a record is
 not read as if nothing had happened: opening it raises and says how many records are whole; `trim`
 cuts the rest away.
 """
@@ -46,14 +47,21 @@ class ArrayLog:
                 f"got {record.dtype} of shape {record.shape}"
             )
         try:
-            with self.path.open("ab") as file:
+            with self.path.open("r+b") as file:
+                file.seek(self._length * self._record_bytes)
                 file.write(np.ascontiguousarray(record).data)
+                file.truncate()
         except OSError as error:
             raise HistoryError(
                 f"round {self._length} could not be written to {self.path}: {error.strerror}; "
                 f"{self._length} rounds are whole, make room and resume"
             ) from error
         self._length += 1
+
+    def cut(self, length: int) -> None:
+        """Forget the records from this one on."""
+        self.trim(self.path, self.shape, self.dtype, length)
+        self._length = length
 
     def __len__(self) -> int:
         return self._length

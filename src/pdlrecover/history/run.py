@@ -10,6 +10,7 @@ Rules:
 """
 
 import json
+import math
 import shutil
 import tempfile
 import weakref
@@ -24,6 +25,8 @@ from pdlrecover.field import Elements
 from pdlrecover.history.log import ArrayLog
 
 FORMAT = 1
+FILES = ("sums.bin", "models.bin", "layout.json")
+"""What a history consists of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +60,36 @@ class RunHistory:
         self._check_or_write_layout()
         sums_shape = (len(layout.cohorts), *layout.record)
         models, sums = self.folder / "models.bin", self.folder / "sums.bin"
-        if resume and models.exists() and sums.exists():
-            whole = sums.stat().st_size // (8 * int(np.prod(sums_shape)))
-            whole = min(whole, models.stat().st_size // (8 * layout.parameters))
-            ArrayLog.trim(sums, sums_shape, np.int64, whole)
-            ArrayLog.trim(models, (layout.parameters,), np.float64, whole)
+        torn = 0
+        for path, shape in ((sums, sums_shape), (models, (layout.parameters,))) if resume else ():
+            path.touch()
+            whole, rest = divmod(path.stat().st_size, 8 * math.prod(shape))
+            torn += rest
+            ArrayLog.trim(path, shape, np.int64, whole)
         self.sums = ArrayLog(sums, sums_shape, np.int64)
         self.models = ArrayLog(models, (layout.parameters,), np.float64)
+        if torn:  # then the run was not finished, and its rounds are those that both files have
+            self._cut(self.rounds)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds are whole: both their sums and the model they started from are there."""
+        return min(len(self.sums), len(self.models))
 
     def record(self, model: np.ndarray, sums: Elements) -> None:
         """Append a round: the model it started from, and each cohort's sum."""
+        self._align()
         self.sums.append(sums)
         self.models.append(model)
+
+    def _align(self) -> None:
+        """Drop the half of a round that an interruption has left."""
+        if len(self.sums) != len(self.models):
+            self._cut(self.rounds)
+
+    def _cut(self, rounds: int) -> None:
+        self.sums.cut(rounds)
+        self.models.cut(rounds)
 
     def finish(self, model: np.ndarray) -> None:
         """Append the model that the last round led to."""
@@ -81,7 +102,7 @@ class RunHistory:
 
     def discard(self) -> None:
         """Delete the history's files; nothing can be recovered from it any more."""
-        for name in ("models.bin", "sums.bin", "layout.json"):
+        for name in FILES:
             (self.folder / name).unlink(missing_ok=True)
         if not any(self.folder.iterdir()):
             self.folder.rmdir()

@@ -105,11 +105,13 @@ def read_idx(place: Path) -> NDArray[np.uint8]:
         lengths = np.frombuffer(content, ">u4", count=axes, offset=4).tolist()
         values = np.frombuffer(content, np.uint8, offset=4 + 4 * axes)
     except (OSError, EOFError, zlib.error, ValueError, IndexError) as error:
-        raise DataError(f"{place} is no gzipped idx file ({error}); get it again") from error
+        raise DataError(
+            f"{place} is no gzipped idx file ({error}); delete it and get it again"
+        ) from error
     if kind != b"\x00\x00\x08" or values.size != math.prod(lengths):
         raise DataError(
             f"{place} is no idx file of bytes: its head says {kind.hex()} and lengths {lengths}, "
-            f"and {values.size} values follow; get it again"
+            f"and {values.size} values follow; delete it and get it again"
         )
     return values.reshape(lengths)
 
@@ -119,7 +121,9 @@ def read_text(place: Path) -> NDArray[np.float32]:
     try:
         return np.loadtxt(place, dtype=np.float32, ndmin=2)
     except (OSError, ValueError) as error:
-        raise DataError(f"{place} is no table of numbers ({error}); get it again") from error
+        raise DataError(
+            f"{place} is no table of numbers ({error}); delete it and get it again"
+        ) from error
 
 
 def _command(path: str, folder: Path) -> str:

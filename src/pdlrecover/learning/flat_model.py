@@ -77,6 +77,13 @@ class FlatModel:
         return module
 
     @cached_property
+    def classes(self) -> int:
+        """How many classes the module tells apart."""
+        with torch.no_grad():
+            logits = self.logits(as_tensor(self.initial), torch.zeros(1, *self.example_shape))
+        return logits.shape[-1]
+
+    @cached_property
     def vectorises(self) -> bool:
         """Whether torch can compute many peers' gradients of this module in one call."""
         parameters = self.parameters(as_tensor(self.initial))

@@ -45,12 +45,12 @@ class Recordings:
         if not len(self.x) == len(self.y) == len(self.subjects) or not len(self.x):
             raise DataError(
                 f"HAR has {len(self.x)} windows, {len(self.y)} labels and {len(self.subjects)} "
-                "subjects, which must be as many, and some; get it again"
+                "subjects, which must be as many, and some; delete it and get it again"
             )
         if self.y.min() < 0 or self.y.max() >= ACTIVITIES:
             raise DataError(
                 f"HAR's labels must be 1 to {ACTIVITIES}, got {self.y.min() + 1} to "
-                f"{self.y.max() + 1}; get it again"
+                f"{self.y.max() + 1}; delete it and get it again"
             )
 
 
@@ -111,7 +111,9 @@ def _text(folder: Path, name: str, columns: int) -> NDArray[np.float32]:
         raise files.missing(f"har/{name}", folder)
     values = files.read_text(place)
     if values.shape[1] != columns:
-        raise DataError(f"{place} has {values.shape[1]} columns, not {columns}; get it again")
+        raise DataError(
+            f"{place} has {values.shape[1]} columns, not {columns}; delete it and get it again"
+        )
     return values
 
 
@@ -124,9 +126,13 @@ def _read_npz(folder: Path, path: str, shape: tuple[int, ...], note: str) -> Rec
                 for kind in ("X", "y", "subject")
             )
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{place} does not hold HAR's arrays ({error}); get it again") from error
+        raise DataError(
+            f"{place} does not hold HAR's arrays ({error}); delete it and get it again"
+        ) from error
     if x.shape[1:] != shape:
-        raise DataError(f"{place} has windows of shape {x.shape[1:]}, not {shape}; get it again")
+        raise DataError(
+            f"{place} has windows of shape {x.shape[1:]}, not {shape}; delete it and get it again"
+        )
     return Recordings(
         x=x.astype(np.float32, copy=False),
         y=y.astype(np.int64) - 1,

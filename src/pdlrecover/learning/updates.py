@@ -16,6 +16,7 @@ Rules:
   encoding requires.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -157,6 +158,10 @@ class Updates:
     bound: float
     """The largest L2 norm of an update."""
     local: LocalTraining = ONE_STEP
+
+    def __post_init__(self) -> None:
+        if not (self.bound > 0 and math.isfinite(self.bound)):
+            raise RangeError(f"the L2 bound must be positive and finite, got {self.bound}")
 
     def weighted(
         self,

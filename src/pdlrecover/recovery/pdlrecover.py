@@ -42,6 +42,8 @@ from pdlrecover.recovery.requests import (
 )
 from pdlrecover.recovery.schedule import Guard, Schedule
 
+HEADROOM = 10.0
+"""Coefficients of pairs are given room to add up to this: more than they do even after Adam."""
 SGD_BLOCK = 5
 """Estimated rounds opened together where the pairs stay shared and the run used plain SGD."""
 
@@ -67,9 +69,19 @@ class Options:
             raise PlanError(f"block must be at least 1, got {self.block}")
 
     def block_for(self, run: Original) -> int:
-        """Return k, by the user's choice or by what suits the run."""
+        """Return k: the user's choice or what suits the run, and what its encoding has room for.
+
+        A direction is k stored sums and pairs whose coefficients add up to k·HEADROOM, say.
+        """
         sgd = isinstance(run.optimizer, SGD) and not run.optimizer.momentum
-        return self.block or (SGD_BLOCK if sgd and not self.open_pairs else 1)
+        wanted = self.block or (SGD_BLOCK if sgd and not self.open_pairs else 1)
+        room = run.code.coefficient_bound(wanted + 2 * self.schedule.buffer) / (1 + 2 * HEADROOM)
+        if room < 1 and not self.open_pairs:
+            raise PlanError(
+                f"updates of norm up to {run.code.bound:g} leave no room for curvature in the "
+                "encoding; train with a smaller L2 bound, or recover by another method"
+            )
+        return max(1, min(wanted, int(room)))
 
 
 class HopelessError(PlanError):
@@ -90,7 +102,7 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
         if not exact and estimator.ready:
             metric = stepper.metric(options.metric_epsilon)
             mean = yield from estimator.estimate(t, model, metric)
-            fallback = mean is None or not guard.accepts(mean)
+            fallback = not guard.accepts(mean)
             if fallback and options.guard_limit is not None and guard.trips > options.guard_limit:
                 raise HopelessError(f"the guard asked for {guard.trips} exact rounds by round {t}")
         if mean is None or fallback:

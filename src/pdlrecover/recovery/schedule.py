@@ -9,6 +9,9 @@ from pdlrecover.errors import PlanError
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.requests import Vector
 
+MAX_BUFFER = 16
+"""Engines keep so many pairs at hand; more have never been of use."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
@@ -27,6 +30,8 @@ class Schedule:
         for name, least in (("preparation", 2), ("period", 1), ("final", 0), ("buffer", 1)):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.buffer > MAX_BUFFER:
+            raise PlanError(f"buffer must be at most {MAX_BUFFER}, got {self.buffer}")
 
     def check(self, rounds: int) -> None:
         """Check that a run of so many rounds has room for this schedule."""
@@ -68,9 +73,9 @@ class Guard:
         if len(self._norms) > self.memory:
             self._norms.popleft()
 
-    def accepts(self, mean: Vector) -> bool:
-        """Say whether an estimated mean update may be used; count it if not."""
-        size = norm(mean)
+    def accepts(self, mean: Vector | None) -> bool:
+        """Say whether an estimated mean update is there and may be used; count it if not."""
+        size = math.inf if mean is None else norm(mean)
         fine = math.isfinite(size) and size <= self.factor * statistics.median(self._norms)
         self.trips += not fine
         return fine
