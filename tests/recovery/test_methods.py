@@ -296,3 +296,21 @@ def test_blocks_shrink_to_what_the_encoding_has_room_for():
 def test_a_buffer_beyond_what_engines_keep_is_refused():
     with pytest.raises(PlanError, match="buffer must be at most 16, got 17"):
         Schedule(buffer=17)
+
+
+def test_a_variant_changes_the_settings_it_names():
+    engine = Quadratics(range(1, 4), sgd())
+    settings = Settings(options=Options(schedule=SCHEDULE))
+    engine.drive(start("pdlrecover:preparation=6,final=0,block=2", engine.run, settings))
+    exact = [r.round for r in engine.requests if isinstance(r, Stepped) and r.exact]
+    assert exact[:7] == [0, 1, 2, 3, 4, 5, 5 + SCHEDULE.period]
+    assert ROUNDS - 1 not in exact or (ROUNDS - 6) % SCHEDULE.period == 0
+    again = Quadratics(range(1, 4), sgd())
+    again.drive(start("retrain-k:rounds=3", again.run, settings))
+    assert sum(isinstance(r, Update) for r in again.requests) == 3
+
+
+@pytest.mark.parametrize("name", ["pdlrecover:speed=3", "pdlrecover:final", "retrain-k:rounds=-1"])
+def test_variants_that_cannot_be_are_refused(name):
+    with pytest.raises(PlanError, match="is no variant of"):
+        start(name, Quadratics(range(1, 4), sgd()).run, Settings())

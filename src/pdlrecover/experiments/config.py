@@ -12,7 +12,7 @@ from pdlrecover.adversary import ATTACKS
 from pdlrecover.engines.custody import Faults
 from pdlrecover.errors import PlanError
 from pdlrecover.federation import Reason
-from pdlrecover.recovery.methods import BASELINES, check
+from pdlrecover.recovery.methods import BASELINES, check, parse
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.sharing import Tolerance
@@ -130,7 +130,7 @@ class Config:
                 f"{self.absent} absent and {self.lying} lying peers are more than the kept ones "
                 f"can be, or than the {self.tolerance.liars} liars that are tolerated"
             )
-        if SCHEDULED.intersection(self.methods):
+        if SCHEDULED.intersection(parse(name)[0] for name in self.methods):
             self.schedule.check(self.rounds)
         _ = self.attack_strength, self.options, self.tolerance.quorums(self.peers)
 

@@ -28,7 +28,7 @@ from pdlrecover.federation import Federation
 from pdlrecover.learning import Dataset, accuracy, load, partition
 from pdlrecover.learning.models import build as build_model
 from pdlrecover.recovery.agreement import norm
-from pdlrecover.recovery.methods import Settings
+from pdlrecover.recovery.methods import Settings, parse
 from pdlrecover.recovery.requests import Stepped, Vector
 from pdlrecover.sharing import Scheme
 
@@ -198,7 +198,7 @@ def run(
     _keep(out, POISONED, _train(world, progress, result))
     result["dataset_note"] = world.dataset.note
     _write(out, result)
-    for name in sorted(config.methods, key=BUDGETED.__contains__):
+    for name in sorted(config.methods, key=lambda name: parse(name)[0] in BUDGETED):
         if name not in result["methods"]:
             _keep(out, name, _recover(world, name, result, progress))
             _write(out, result)

@@ -1,7 +1,7 @@
 """Every recovery method by its name."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
@@ -11,6 +11,10 @@ from pdlrecover.recovery.historical import historical
 from pdlrecover.recovery.pdlrecover import Options, pdlrecover
 from pdlrecover.recovery.requests import Method, Original
 from pdlrecover.recovery.retrain import retrain
+
+PLANNED = ("preparation", "period", "final", "buffer")
+VARIED = (*PLANNED, "block", "rounds")
+"""What a variant of a method may change; `rounds` is k of the methods that have one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +26,19 @@ class Settings:
     """k, the exact rounds of the -k methods; by default as many as PDLRecover's schedule plans."""
     accelerated_rounds: int = DEFAULT_ROUNDS
     batch_size: int = 32
+
+    def varied(self, overrides: dict[str, int]) -> "Settings":
+        """Return these settings with some numbers changed; see `VARIED`."""
+        rounds = overrides.get("rounds")
+        plan = {k: v for k, v in overrides.items() if k in PLANNED}
+        block = overrides.get("block", self.options.block)
+        schedule = replace(self.options.schedule, **plan)
+        return replace(
+            self,
+            options=replace(self.options, schedule=schedule, block=block),
+            budget=self.budget if rounds is None else rounds,
+            accelerated_rounds=self.accelerated_rounds if rounds is None else rounds,
+        )
 
     def exact_rounds(self, run: Original) -> int:
         """Return k."""
@@ -55,17 +72,34 @@ BASELINES = tuple(METHODS)
 
 
 def start(name: str, run: Original, settings: Settings) -> Method:
-    """Start the method of this name."""
-    check(name)
-    return METHODS[name].start(run, settings)
+    """Start the method of this name, or a variant of it: `pdlrecover:preparation=10,final=5`."""
+    base, overrides = parse(name)
+    return METHODS[base].start(run, settings.varied(overrides))
+
+
+def parse(name: str) -> tuple[str, dict[str, int]]:
+    """Return the method that a name is of, and what it changes in the settings."""
+    base, _, rest = name.partition(":")
+    if base not in METHODS:
+        raise PlanError(f"no method is called {base!r}; there are {', '.join(METHODS)}")
+    overrides = {}
+    for part in rest.split(",") if rest else ():
+        key, _, value = part.partition("=")
+        if key not in VARIED or not value.isdecimal():
+            raise PlanError(
+                f"{name!r} is no variant of {base}: write {base}:KEY=NUMBER with KEY of "
+                f"{', '.join(VARIED)}"
+            )
+        overrides[key] = int(value)
+    return base, overrides
 
 
 def check(name: str, *, clear: bool = True) -> None:
     """Raise if no method has this name, or if it cannot run on shares and is to."""
-    if name not in METHODS:
-        raise PlanError(f"no method is called {name!r}; there are {', '.join(METHODS)}")
-    if not clear and not METHODS[name].private:
+    base, overrides = parse(name)
+    Settings().varied(overrides)
+    if not clear and not METHODS[base].private:
         raise PlanError(
-            f"{name} needs single peers' updates, which are never opened on shares; run it in the "
+            f"{base} needs single peers' updates, which are never opened on shares; run it in the "
             "clear (--clear), or leave it out"
         )

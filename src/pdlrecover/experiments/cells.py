@@ -1,0 +1,192 @@
+"""Many experiments, each run once: cached by config and by version, resumable, on all cores.
+
+Rules:
+
+- A cell is one config. Its result is kept in `cache/<digest>`, where the digest is of the config
+  without its methods, and of the source of everything that results depend on. So a cell is run
+  again when either has changed, and more methods can be added to one that is there.
+- An entry that cannot be read, is of another config, or is not complete is not trusted: it is run
+  again, or goes on where it was.
+- As many cells as there are cores run at a time, each in a process of its own with one thread, so
+  the times of methods within one cell can be compared.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import cache as remembered
+from multiprocessing import get_context
+from pathlib import Path
+
+import pdlrecover
+from pdlrecover.errors import HistoryError
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.run import Record, run
+
+LAYERS = ("field", "sharing", "learning", "adversary", "history", "recovery", "engines")
+"""What results depend on, besides the experiments' own `run.py`."""
+POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """How far a batch of cells is."""
+
+    done: int
+    total: int
+    running: tuple[str, ...]
+    """What each running cell is at, in words."""
+
+
+Watcher = Callable[[Status], None]
+
+
+def run_cells(
+    configs: Sequence[Config],
+    folder: Path,
+    *,
+    data_dir: Path | None = None,
+    watcher: Watcher | None = None,
+    workers: int | None = None,
+) -> list[Record]:
+    """Return the results of all configs, in their order; run what is not in the cache yet."""
+    wanted = _merged(configs)
+    found = {key: _cached(config, folder / key) for key, config in wanted.items()}
+    missing = [key for key, result in found.items() if result is None]
+    if missing:
+        count = min(len(missing), workers or len(os.sched_getaffinity(0)))
+        for key, result in _run_missing(
+            {key: wanted[key] for key in missing}, folder, data_dir, count, watcher
+        ):
+            found[key] = result
+    results = [found[key_of(config)] for config in configs]
+    return [result for result in results if result is not None]
+
+
+def key_of(config: Config) -> str:
+    """Return the name of a config's place in the cache."""
+    values = {**config.record(), "methods": None}
+    text = json.dumps({"config": values, "source": source_digest()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@remembered
+def source_digest() -> str:
+    """Return a digest of the source that results depend on."""
+    root = Path(pdlrecover.__file__).parent
+    files = [path for layer in LAYERS for path in sorted((root / layer).rglob("*.py"))]
+    digest = hashlib.sha256()
+    for path in [*files, root / "federation.py", root / "experiments" / "run.py"]:
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _merged(configs: Sequence[Config]) -> dict[str, Config]:
+    """Return each different cell once, with all methods that are asked of it."""
+    cells: dict[str, Config] = {}
+    for config in configs:
+        key = key_of(config)
+        methods = cells[key].methods if key in cells else ()
+        more = tuple(m for m in config.methods if m not in methods)
+        cells[key] = replace(config, methods=(*methods, *more))
+    return cells
+
+
+def _cached(config: Config, place: Path) -> Record | None:
+    """Return a result that is complete and of this config, or None."""
+    try:
+        result: Record = json.loads((place / "result.json").read_text())
+        theirs = {**result["config"], "methods": None}
+        complete = result["complete"] and all(m in result["methods"] for m in config.methods)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    mine = {**json.loads(json.dumps(config.record())), "methods": None}
+    return result if complete and theirs == mine else None
+
+
+def _run_missing(
+    cells: dict[str, Config],
+    folder: Path,
+    data_dir: Path | None,
+    workers: int,
+    watcher: Watcher | None,
+) -> Iterator[tuple[str, Record]]:
+    """Run cells in processes of their own, longest first, and yield results as they come."""
+    folder.mkdir(parents=True, exist_ok=True)
+    total, done = len(cells), 0
+    ordered = sorted(cells, key=lambda key: -_effort(cells[key]))
+    with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
+        futures: dict[Future[Record], str] = {
+            pool.submit(_run_one, cells[key], folder / key, data_dir): key for key in ordered
+        }
+        pending = set(futures)
+        try:
+            while pending:
+                finished, pending = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
+                for future in finished:
+                    yield futures[future], future.result()
+                    done += 1
+                if watcher:
+                    running = _running(folder / key for f, key in futures.items() if f in pending)
+                    watcher(Status(done=done, total=total, running=tuple(running)))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _effort(config: Config) -> int:
+    return config.rounds * config.peers * (1 + len(config.methods))
+
+
+def _one_thread() -> None:
+    import torch
+
+    os.environ["PDLRECOVER_THREADS"] = "1"
+    torch.set_num_threads(1)
+
+
+def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
+    """Run one cell; what is there and cannot be gone on with is thrown away."""
+    progress = _Note(place / "progress")
+    try:
+        result = run(config, place, data_dir=data_dir, progress=progress)
+    except HistoryError:
+        shutil.rmtree(place, ignore_errors=True)
+        result = run(config, place, data_dir=data_dir, progress=progress)
+    progress.path.unlink(missing_ok=True)
+    return result
+
+
+class _Note:
+    """A progress that leaves a line in a file, for the process that watches."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._last = 0.0
+
+    def start(self, name: str, rounds: int) -> None:
+        self._rounds = rounds
+
+    def step(self, name: str, round: int, accuracy: float | None) -> None:  # noqa: A002
+        now = time.monotonic()
+        if now - self._last >= POLL_SECONDS:
+            self._last = now
+            reached = "" if accuracy is None else f", accuracy {100 * accuracy:.1f}%"
+            self.path.write_text(f"{name} {round}/{self._rounds}{reached}")
+
+    def end(self, name: str) -> None:
+        pass
+
+
+def _running(places: Iterator[Path]) -> Iterator[str]:
+    for place in places:
+        try:
+            yield (place / "progress").read_text()
+        except OSError:
+            continue

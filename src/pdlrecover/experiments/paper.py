@@ -1,0 +1,53 @@
+"""What the paper reports, to stand beside what we measure.
+
+Accuracies as fractions of 1, times in seconds, by dataset and by number of removed peers.
+"""
+
+COUNTS = (10, 20, 30, 40, 50, 60)
+"""m: how many peers are removed."""
+
+ACCURACY: dict[str, dict[str, float]] = {
+    "mnist": {
+        "retrain": 0.954,
+        "certified-removal": 0.952,
+        "fedrecovery": 0.953,
+        "fedrecover": 0.947,
+        "pdlrecover": 0.939,
+    },
+    "fashion-mnist": {
+        "retrain": 0.949,
+        "certified-removal": 0.865,
+        "fedrecovery": 0.874,
+        "fedrecover": 0.858,
+        "pdlrecover": 0.932,
+    },
+    "har": {
+        "retrain": 0.946,
+        "certified-removal": 0.844,
+        "fedrecovery": 0.865,
+        "fedrecover": 0.872,
+        "pdlrecover": 0.934,
+    },
+}
+"""Table III."""
+
+Times = dict[str, dict[int, tuple[float, float]]]
+
+
+def _times(retrain: tuple[int, ...], pdlrecover: tuple[int, ...]) -> dict[int, tuple[float, float]]:
+    return {m: (r, p) for m, r, p in zip(COUNTS, retrain, pdlrecover, strict=True)}
+
+
+ATTACK_TIMES: Times = {
+    "mnist": _times((679, 682, 703, 695, 682, 607), (439, 441, 449, 404, 419, 417)),
+    "fashion-mnist": _times((707, 706, 707, 711, 708, 710), (433, 423, 438, 416, 462, 465)),
+    "har": _times((1235, 1212, 1227, 1217, 1246, 1250), (875, 887, 867, 893, 886, 901)),
+}
+"""Table I: seconds of retraining and of PDLRecover."""
+
+LEAVER_TIMES: Times = {
+    "mnist": _times((682, 686, 694, 691, 675, 672), (447, 435, 454, 413, 422, 416)),
+    "fashion-mnist": _times((702, 712, 704, 705, 707, 718), (426, 414, 428, 426, 461, 461)),
+    "har": _times((1241, 1249, 1223, 1218, 1248, 1263), (871, 879, 876, 897, 876, 902)),
+}
+"""Table II."""
