@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from pdlrecover.adversary import ATTACKS, WAITING
 from pdlrecover.cli.progress import Bars
 from pdlrecover.cli.tables import results_table
 from pdlrecover.experiments.config import Config
@@ -69,13 +70,23 @@ def simulate(
         Whole,
         typer.Option(help="How many honest peers leave instead.", show_default=DEFAULTS["leavers"]),
     ] = None,
+    undetected: Annotated[
+        Whole,
+        typer.Option(help="How many more attack, and stay.", show_default=DEFAULTS["undetected"]),
+    ] = None,
     attack: Annotated[
         Text,
         typer.Option(
-            help="backdoor, label-flip, sign-flip, noise or none.", show_default=DEFAULTS["attack"]
+            help=f"{', '.join(ATTACKS)}; or {WAITING}:ATTACK.", show_default=DEFAULTS["attack"]
         ),
     ] = None,
-    attack_scale: Annotated[Real, typer.Option(help="The attack's strength.")] = None,
+    attack_scale: Annotated[
+        Real,
+        typer.Option(
+            help="The attack's strength: scale, or noise's std, trim's factor, trim-partial's "
+            "deviations, lie's z."
+        ),
+    ] = None,
     rounds: Annotated[
         Whole, typer.Option(help="Rounds of training.", show_default=DEFAULTS["rounds"])
     ] = None,

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Self, get_args, get_origin
 
-from pdlrecover.adversary import ATTACKS
+from pdlrecover.adversary import WAITING, strength_of
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.methods import BASELINES, check
 from pdlrecover.recovery.pdlrecover import Options
@@ -33,13 +33,17 @@ class Config:
     peers: int = 20
     """n: how many peers train together."""
     malicious: int = 0
-    """How many of them attack; they are the ones removed."""
+    """How many of them attack, are found, and are the ones removed."""
     leavers: int = 0
     """How many honest ones leave instead."""
+    undetected: int = 0
+    """How many more attack, are not found, and stay."""
     attack: str = "backdoor"
-    """backdoor, label-flip, sign-flip, noise or none: what the malicious ones do."""
+    """What attackers do: backdoor, dba, label-flip, sign-flip, noise, trim, trim-partial, lie,
+    min-max, bad-unlearn, bad-unlearn:ATTACK or none."""
     attack_scale: float | None = None
-    """The attack's own strength: what updates are multiplied by, or the noise's deviation."""
+    """The attack's own strength: the scale of updates (backdoor, dba, sign-flip), the deviation
+    of noise, the factor of trim, the deviations of trim-partial, the z of lie."""
     rounds: int = 200
     """T: rounds of training."""
     batch_size: int = 32
@@ -83,9 +87,10 @@ class Config:
     """Remove a single honest leaver although that reveals its updates."""
 
     def __post_init__(self) -> None:
-        for name, least in (("peers", 2), ("malicious", 0), ("leavers", 0), ("rounds", 1)):
-            if getattr(self, name) < least:
-                raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        least = {"peers": 2, "malicious": 0, "leavers": 0, "undetected": 0, "rounds": 1}
+        for name, number in least.items():
+            if getattr(self, name) < number:
+                raise PlanError(f"{name} must be at least {number}, got {getattr(self, name)}")
         if self.malicious and self.leavers:
             raise PlanError("either peers are malicious or they leave: give one of the two")
         if self.removed >= self.peers:
@@ -94,8 +99,16 @@ class Config:
                 f"{what} = {self.removed} of {self.peers} peers leaves nobody to recover; "
                 f"lower it to {self.peers - 1} or less"
             )
-        if self.attack not in ATTACKS:
-            raise PlanError(f"no attack is called {self.attack!r}; known are {', '.join(ATTACKS)}")
+        if self.removed + self.undetected >= self.peers:
+            raise PlanError(
+                f"{self.removed} removed and {self.undetected} undetected of {self.peers} peers "
+                "leave nobody honest; lower one of them"
+            )
+        if self.attack.startswith(WAITING) and self.malicious:
+            raise PlanError(
+                "attackers who wait for the recovery are not found in training: give them as "
+                "undetected, and leavers to be removed, instead of malicious"
+            )
         for method in self.methods:
             check(method, clear=self.clear)
         self.schedule.check(self.rounds)
@@ -150,14 +163,19 @@ class Config:
         return self.malicious or self.leavers
 
     @property
+    def attackers(self) -> tuple[int, ...]:
+        """Who attacks: the first peers if they are found, and those after the removed ones."""
+        return (*range(self.malicious), *range(self.removed, self.removed + self.undetected))
+
+    @property
     def attack_strength(self) -> dict[str, float]:
         """The attack's strength as its own argument."""
-        if self.attack_scale is None or not self.malicious:
+        name = strength_of(self.attack)
+        if self.attack_scale is None or not self.attackers:
             return {}
-        names = {"backdoor": "scale", "sign-flip": "scale", "noise": "std"}
-        if self.attack not in names:
+        if name is None:
             raise PlanError(f"the attack {self.attack} has no strength to set with attack_scale")
-        return {names[self.attack]: self.attack_scale}
+        return {name: self.attack_scale}
 
     @property
     def schedule(self) -> Schedule:

@@ -70,7 +70,7 @@ def build(
     history: Path | None = None,
     resume: bool = False,
 ) -> World:
-    """Make the world of a config. The first peers are the ones that attack or leave.
+    """Make the world of a config. The first peers are removed; undetected attackers come next.
 
     Peers are dealt their data at random, so that which of them attack makes no difference.
     """
@@ -87,7 +87,7 @@ def build(
         seed=config.seed,
     )
     attack = build_attack(
-        config.attack if config.malicious else "none", dataset, **config.attack_strength
+        config.attack if config.attackers else "none", dataset, **config.attack_strength
     )
     removed = tuple(range(config.removed))
     population = populate(
@@ -99,7 +99,7 @@ def build(
         seed=config.seed,
         bound=config.bound,
         l2=config.l2,
-        malicious=removed if config.malicious else (),
+        malicious=config.attackers,
         attack=attack,
     )
     cohorts = [range(config.removed), range(config.removed, config.peers)]
