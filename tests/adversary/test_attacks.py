@@ -10,12 +10,17 @@ from pdlrecover.adversary import (
     ATTACKS,
     Attack,
     Backdoor,
+    BadUnlearn,
     Context,
     EveryNth,
     GaussianNoise,
     LabelFlip,
+    LittleIsEnough,
     NoAttack,
+    PartialTrim,
+    Phase,
     SignFlip,
+    Trim,
     build,
 )
 from pdlrecover.errors import AttackError
@@ -32,18 +37,19 @@ def batch(dataset: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
     )
 
 
-def context(round_: int = 0, seed: int = 0) -> Context:
-    return Context.of(seed=seed, round=round_, w=np.zeros(D))
+def context(round_: int = 0, seed: int = 0, phase: Phase = "training") -> Context:
+    places = range(MALICIOUS)
+    return Context.of(seed=seed, round=round_, w=np.zeros(D), places=places, phase=phase)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", [*ATTACKS, "bad-unlearn:backdoor", "bad-unlearn:min-max"])
 def test_no_attack_changes_what_it_was_given(digits: Dataset, name: str) -> None:
     attack = build(name, digits)
     x, y = batch(digits)
-    updates, benign = torch.ones(MALICIOUS, D), torch.ones(7, D)
+    updates, benign = torch.randn(MALICIOUS, D), torch.randn(7, D)
     before = [tensor.clone() for tensor in (x, y, updates, benign)]
-    poisoned_x, poisoned_y = attack.poison(x, y)
-    corrupted = attack.corrupt(updates, benign, context())
+    poisoned_x, poisoned_y = attack.poison(x, y, context(phase="recovery"))
+    corrupted = attack.corrupt(updates, benign, context(phase="recovery"))
     assert poisoned_x.shape == x.shape
     assert poisoned_y.shape == y.shape
     assert poisoned_y.dtype == y.dtype
@@ -58,7 +64,7 @@ def test_no_attack_is_honest(digits: Dataset) -> None:
     updates = torch.ones(MALICIOUS, D)
     attack = build("none", digits)
     assert attack == NoAttack()
-    assert all(map(torch.equal, attack.poison(x, y), (x, y)))
+    assert all(map(torch.equal, attack.poison(x, y, context()), (x, y)))
     assert torch.equal(attack.corrupt(updates, updates, context()), updates)
 
 
@@ -69,7 +75,7 @@ def test_a_backdoor_stamps_its_share_and_leaves_the_rest_clean(
     attack = build("backdoor", digits, target=7, fraction=fraction)
     assert isinstance(attack, Backdoor)
     x, y = batch(digits)
-    poisoned_x, poisoned_y = attack.poison(x, y)
+    poisoned_x, poisoned_y = attack.poison(x, y, context())
     assert torch.equal(poisoned_x[:, :count], attack.trigger(x[:, :count]))
     assert (poisoned_y[:, :count] == 7).all()
     assert torch.equal(poisoned_x[:, count:], x[:, count:])
@@ -88,10 +94,10 @@ def test_a_scaled_backdoor_multiplies_its_update(digits: Dataset) -> None:
 def test_flipping_labels_twice_gives_them_back(classes: int, data: st.DataObject) -> None:
     y = torch.tensor([data.draw(st.lists(st.integers(0, classes - 1), min_size=1))])
     attack = LabelFlip(classes=classes)
-    _, flipped = attack.poison(y.float(), y)
+    _, flipped = attack.poison(y.float(), y, context())
     assert ((flipped >= 0) & (flipped < classes)).all()
     assert torch.equal(flipped + y, torch.full_like(y, classes - 1))
-    assert torch.equal(attack.poison(y.float(), flipped)[1], y)
+    assert torch.equal(attack.poison(y.float(), flipped, context())[1], y)
 
 
 def test_sign_flip_climbs() -> None:
@@ -123,20 +129,25 @@ def test_an_attack_can_see_the_honest_updates_and_wait_for_recovery() -> None:
             return -benign.mean(0).expand_as(updates)
 
     updates, benign = torch.ones(MALICIOUS, D), torch.full((7, D), 2.0)
-    later = Context.of(seed=0, round=0, w=np.zeros(D), phase="recovery")
+    later = context(phase="recovery")
     assert torch.equal(Mirror().corrupt(updates, benign, context()), updates)
     assert torch.equal(Mirror().corrupt(updates, benign, later), torch.full((MALICIOUS, D), -2.0))
 
 
-def test_unknown_names_and_strengths_are_refused_with_what_is_known(digits: Dataset) -> None:
-    with pytest.raises(AttackError, match="'trim'; known are backdoor, label-flip"):
-        build("trim", digits)
-    with pytest.raises(AttackError, match="label-flip has no scale; it takes no arguments"):
-        build("label-flip", digits, scale=2.0)
-    with pytest.raises(AttackError, match="noise has no scale; it takes std"):
-        build("noise", digits, scale=2.0)
-    with pytest.raises(AttackError, match="class of digits, 0 to 9, got 10"):
-        build("backdoor", digits, target=10)
+@pytest.mark.parametrize("name", ["backdoor", "label-flip", "sign-flip", "trim", "lie"])
+def test_bad_unlearn_is_honest_in_training_and_the_other_attack_in_recovery(
+    digits: Dataset, name: str
+) -> None:
+    attack, other = build(f"bad-unlearn:{name}", digits), build(name, digits)
+    assert attack == BadUnlearn(then=other) or name == "backdoor"
+    (x, y), updates, benign = batch(digits), torch.randn(MALICIOUS, D), torch.randn(7, D)
+    assert all(map(torch.equal, attack.poison(x, y, context()), (x, y)))
+    assert torch.equal(attack.corrupt(updates, benign, context()), updates)
+    found = attack.poison(x, y, context(phase="recovery"))
+    assert all(map(torch.equal, found, other.poison(x, y, context())))
+    corrupted = attack.corrupt(updates, benign, context(phase="recovery"))
+    assert torch.equal(corrupted, other.corrupt(updates, benign, context()))
+    assert not (all(map(torch.equal, found, (x, y))) and torch.equal(corrupted, updates))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
@@ -148,6 +159,9 @@ def test_impossible_strengths_are_refused(digits: Dataset, value: float) -> None
         lambda: Backdoor(trigger=trigger, scale=value),
         lambda: Backdoor(trigger=trigger, fraction=value),
         lambda: LabelFlip(classes=1),
+        lambda: Trim(factor=value),
+        lambda: PartialTrim(deviations=value),
+        lambda: LittleIsEnough(z=value),
     ):
         with pytest.raises(AttackError, match="got"):
             make()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pdlrecover.adversary import attack_success, build
+from pdlrecover.adversary import Context, attack_success, build
 from pdlrecover.errors import DataError
 from pdlrecover.learning import (
     Batches,
@@ -39,7 +39,20 @@ def test_success_is_counted_among_samples_of_other_classes(
     assert attack_success(model, always(model, 5), digits.test_x, digits.test_y, attack) == 0.0
 
 
-@pytest.mark.parametrize("name", ["label-flip", "sign-flip", "noise", "none"])
+@pytest.mark.parametrize("name", ["bad-unlearn:backdoor", "dba"])
+def test_any_backdoor_is_measured_with_its_whole_trigger(
+    digits: Dataset, model: FlatModel, name: str
+) -> None:
+    test = digits.test_x, digits.test_y
+    whole = attack_success(model, model.initial, *test, build("backdoor", digits))
+    assert whole is not None
+    assert 0 < whole < 1
+    assert attack_success(model, model.initial, *test, build(name, digits)) == whole
+
+
+@pytest.mark.parametrize(
+    "name", ["label-flip", "sign-flip", "noise", "trim", "bad-unlearn", "min-max", "none"]
+)
 def test_an_attack_without_a_target_has_no_success(
     digits: Dataset, model: FlatModel, name: str
 ) -> None:
@@ -57,10 +70,11 @@ def test_no_samples_of_other_classes_are_refused(digits: Dataset, model: FlatMod
         )
 
 
+@pytest.mark.parametrize(("name", "strength"), [("backdoor", {}), ("dba", {"parts": MALICIOUS})])
 def test_training_with_a_backdoor_learns_it_and_training_without_does_not(
-    digits: Dataset, model: FlatModel
+    digits: Dataset, model: FlatModel, name: str, strength: dict[str, int]
 ) -> None:
-    attack = build("backdoor", digits)
+    attack = build(name, digits, **strength)
     parts = partition.fang(digits.train_y, PEERS, 0.5, seed=0)
     batches = Batches(parts, 0, 32)
     updates = Updates(model=model, weights=data_weights(parts), bound=5.0)
@@ -71,7 +85,8 @@ def test_training_with_a_backdoor_learns_it_and_training_without_does_not(
         for t in range(120):
             x, y = batches.take(digits.train_x, digits.train_y, everyone, t)
             if poisoned:
-                x[:MALICIOUS], y[:MALICIOUS] = attack.poison(x[:MALICIOUS], y[:MALICIOUS])
+                context = Context.of(seed=0, round=t, w=w, places=range(MALICIOUS))
+                x[:MALICIOUS], y[:MALICIOUS] = attack.poison(x[:MALICIOUS], y[:MALICIOUS], context)
             g, _ = updates(w, everyone, x, y)
             w = w - 0.3 * g.sum(0).double().numpy() / updates.weights.sum()
         return w

@@ -51,6 +51,43 @@ def test_the_usual_trigger_fits_the_dataset(digits: Dataset, features: Dataset) 
     assert every.step == 20
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 16])
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        Stripes(rows=(2, 6), mean=torch.rand(1, 8, 8)),
+        Stripes(rows=(1, 2, 5), mean=torch.rand(3, 6, 7)),
+        EveryNth(mean=torch.rand(561)),
+        EveryNth(step=3, mean=torch.rand(9, 6)),
+    ],
+    ids=["grey", "colour", "features", "signals"],
+)
+def test_parts_are_disjoint_and_together_the_whole_trigger(
+    trigger: Stripes | EveryNth, parts: int
+) -> None:
+    masks = trigger.split(parts)
+    x = torch.full_like(trigger.mean, 7.0)
+    assert masks.shape == (parts, *x.shape)
+    assert int(masks.sum(0).max()) == 1
+    assert torch.equal(masks.any(0), trigger(x) != x)
+    sizes = masks.flatten(1).sum(1)
+    assert int(sizes.max() - sizes.min()) <= 1
+
+
+def test_stripes_are_cut_into_segments_and_features_dealt_in_turn() -> None:
+    left, right, *_ = Stripes(rows=(2, 6), mean=torch.zeros(1, 8, 8)).split(4)
+    assert left.nonzero().tolist() == [[0, 2, column] for column in range(4)]
+    assert right.nonzero().tolist() == [[0, 2, column] for column in range(4, 8)]
+    second = EveryNth(mean=torch.zeros(200)).split(4)[1]
+    assert second.nonzero().flatten().tolist() == [39, 119, 199]
+
+
+def test_more_parts_than_places_are_refused(features: Dataset) -> None:
+    for parts in (0, 4):
+        with pytest.raises(AttackError, match=f"sets 3 places.* got {parts}"):
+            trigger_for(features).split(parts)
+
+
 def test_patterns_that_do_not_fit_are_refused() -> None:
     with pytest.raises(AttackError, match="rows from 0 to 3, got \\(4,\\)"):
         Stripes(rows=(4,), mean=torch.zeros(1, 4, 4))

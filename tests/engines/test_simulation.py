@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import small
 
-from pdlrecover.adversary import Backdoor
+from pdlrecover.adversary import Backdoor, BadUnlearn, MinMax, SignFlip, Trim
 from pdlrecover.engines.custody import Clear, Faults, Shared
 from pdlrecover.engines.simulation import Simulation
 from pdlrecover.errors import HistoryError, PlanError, ToleranceError
@@ -184,6 +184,22 @@ def test_an_attacker_among_the_kept_sees_everybodys_updates():
     at = federation.history.models[3]
     everybody = federation.population.dealt(3, at, range(8), "training").numpy()
     np.testing.assert_allclose(found.values[0], everybody[6], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "then", [SignFlip(scale=3.0), Trim(), MinMax(), Backdoor(trigger=lambda x: -x, target=1)]
+)
+def test_attackers_who_wait_train_honestly_to_the_last_bit_and_spoil_the_recovery(then):
+    honest = small.trained(clear=True)
+    waiting = small.trained(clear=True, malicious=(3, 6), attack=BadUnlearn(then=then))
+    for ours, theirs in zip(honest.original.models, waiting.original.models, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(
+        recovered(honest, "historical").weights, recovered(waiting, "historical").weights
+    )
+    for method in ("retrain", "pdlrecover"):
+        ours, theirs = recovered(honest, method), recovered(waiting, method)
+        assert np.linalg.norm(ours.weights - theirs.weights) > 0.01
 
 
 def test_the_removed_peers_sum_is_the_rest():

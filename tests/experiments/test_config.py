@@ -1,5 +1,8 @@
+import inspect
+
 import pytest
 
+from pdlrecover.adversary import ATTACKS
 from pdlrecover.errors import PDLRecoverError, PlanError
 from pdlrecover.experiments.config import Config
 from pdlrecover.sharing import Tolerance
@@ -56,16 +59,23 @@ def test_a_missing_file_is_said(tmp_path):
         ({"malicious": 20}, "malicious = 20 of 20 peers leaves nobody"),
         ({"malicious": 25}, "malicious = 25 of 20 peers leaves nobody"),
         ({"malicious": -1}, "malicious must be at least 0"),
-        ({"malicious": 3, "missed": 4}, "4 missed and 0 accused"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"bound": -10.0}, "bound must be positive"),
         ({"accelerated_rounds": 0}, "accelerated_rounds must be positive"),
         ({"lying": 1}, "more than the kept ones can be, or than the 0 liars"),
         ({"absent": 1, "clear": True}, "need shares"),
-        ({"accused": 2}, "0 missed and 2 accused"),
-        ({"malicious": 5, "accused": 15}, "leaves nobody to recover"),
+        ({"accused": 2}, "2 peers are accused with the malicious ones, and there are none"),
+        ({"malicious": 5, "accused": 15}, "leaves nobody"),
         ({"malicious": 2, "leavers": 2}, "give one of the two"),
+        ({"undetected": -1}, "undetected must be at least 0"),
+        (
+            {"malicious": 12, "undetected": 8},
+            "12 removed and 8 undetected of 20 peers leave nobody",
+        ),
         ({"attack": "magic"}, "known are backdoor"),
+        ({"attack": "trim:lie"}, "known are backdoor"),
+        ({"attack": "bad-unlearn", "malicious": 2}, "give them as undetected"),
+        ({"attack": "min-max", "undetected": 2, "attack_scale": 2.0}, "min-max has no strength"),
         ({"methods": ("magic",)}, "no method is called 'magic'"),
         ({"rounds": 10, "preparation": 8, "final": 8}, "do not fit a run of 10"),
         ({"attack": "label-flip", "malicious": 2, "attack_scale": 2.0}, "has no strength"),
@@ -88,3 +98,36 @@ def test_defaults_follow_from_the_peers():
 def test_short_runs_get_a_short_schedule():
     assert Config(rounds=1000).schedule.preparation == 25
     assert Config(rounds=80).schedule.preparation == 10
+
+
+@pytest.mark.parametrize(
+    ("attack", "name"),
+    [
+        ("backdoor", "scale"),
+        ("dba", "scale"),
+        ("sign-flip", "scale"),
+        ("noise", "std"),
+        ("trim", "factor"),
+        ("trim-partial", "deviations"),
+        ("lie", "z"),
+        ("bad-unlearn", "factor"),
+        ("bad-unlearn:lie", "z"),
+    ],
+)
+def test_the_attacks_scale_is_its_own_strength(attack, name):
+    config = Config(attack=attack, undetected=2, attack_scale=1.5)
+    assert config.attack_strength == {name: 1.5}
+    assert Config(attack=attack, attack_scale=1.5).attack_strength == {}
+
+
+def test_attackers_are_the_found_ones_and_the_undetected_after_the_removed():
+    assert Config(malicious=3).attackers == (0, 1, 2)
+    assert Config(malicious=3, undetected=2).attackers == (0, 1, 2, 3, 4)
+    assert Config(leavers=3, undetected=2).attackers == (3, 4)
+    assert Config(leavers=3).attackers == ()
+
+
+def test_the_settings_list_every_attack():
+    source = inspect.getsource(Config)
+    listed = source[source.index("What attackers do:") : source.index("attack_scale:")]
+    assert all(name in listed for name in ATTACKS)

@@ -53,11 +53,11 @@ def test_fine_tuning_remembers_the_leavers_and_retraining_does_not(tmp_path):
     assert methods["retrain"]["remembered"] == 0
 
 
-def test_missed_attackers_stay_and_accused_honest_ones_go():
-    config = Config(malicious=5, missed=2, accused=3, methods=("retrain",), rounds=20)
+def test_undetected_attackers_stay_and_accused_honest_ones_go():
+    config = Config(malicious=3, undetected=2, accused=3, methods=("retrain",), rounds=20)
     world = build(config)
-    assert world.removed == (2, 3, 4, 5, 6, 7)
-    assert world.federation.population.malicious == (0, 1, 2, 3, 4)
+    assert world.removed == (0, 1, 2, 3, 4, 5)
+    assert world.federation.population.malicious == (0, 1, 2, 6, 7)
     held = world.federation.population.batches.samples_of(world.removed)
-    assert len(held) == world.federation.population.batches.sizes[2:8].sum()
+    assert len(held) == world.federation.population.batches.sizes[:6].sum()
     assert len(np.unique(held)) == len(held)

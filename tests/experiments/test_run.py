@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pdlrecover.adversary import BadUnlearn, LittleIsEnough
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments import run as module
 from pdlrecover.experiments.bound import BOUND, measure_bound
@@ -38,6 +39,16 @@ class Interrupting:
 
     def end(self, name):
         pass
+
+
+def test_undetected_attackers_stay_when_the_others_are_removed():
+    config = replace(SMALL, malicious=0, leavers=3, undetected=2, attack="bad-unlearn:lie")
+    world = module.build(replace(config, attack_scale=1.5))
+    assert world.removed == (0, 1, 2)
+    assert world.federation.population.malicious == (3, 4)
+    assert world.attack == BadUnlearn(then=LittleIsEnough(z=1.5))
+    found = module.build(replace(SMALL, undetected=1, attack="dba"))
+    assert (found.removed, found.federation.population.malicious) == ((0, 1), (0, 1, 2))
 
 
 @pytest.mark.slow

@@ -1,33 +1,38 @@
 """The adversary: attacks on what malicious peers learn from, and on what they deal."""
 
 from pdlrecover.adversary.attack import Attack, Context, Phase
-from pdlrecover.adversary.attacks import (
-    ATTACKS,
-    Backdoor,
-    GaussianNoise,
-    LabelFlip,
-    NoAttack,
-    SignFlip,
-    build,
-)
+from pdlrecover.adversary.attacks import BadUnlearn, GaussianNoise, LabelFlip, NoAttack, SignFlip
+from pdlrecover.adversary.backdoors import Backdoor, DistributedBackdoor
+from pdlrecover.adversary.crafted import LittleIsEnough, MinMax, PartialTrim, Trim, largest_z
+from pdlrecover.adversary.registry import ATTACKS, WAITING, build, strength_of
 from pdlrecover.adversary.success import Targeted, attack_success
-from pdlrecover.adversary.triggers import EveryNth, Stripes, Trigger, trigger_for
+from pdlrecover.adversary.triggers import Divisible, EveryNth, Stripes, Trigger, trigger_for
 
 __all__ = [
     "ATTACKS",
+    "WAITING",
     "Attack",
     "Backdoor",
+    "BadUnlearn",
     "Context",
+    "DistributedBackdoor",
+    "Divisible",
     "EveryNth",
     "GaussianNoise",
     "LabelFlip",
+    "LittleIsEnough",
+    "MinMax",
     "NoAttack",
+    "PartialTrim",
     "Phase",
     "SignFlip",
     "Stripes",
     "Targeted",
     "Trigger",
+    "Trim",
     "attack_success",
     "build",
+    "largest_z",
+    "strength_of",
     "trigger_for",
 ]

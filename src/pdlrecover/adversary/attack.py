@@ -4,13 +4,18 @@ Rules:
 
 - An attack is independent of the partition, the model, the engine and the recovery method. It
   acts on the malicious peers only, at two places: on their minibatches (`poison`), and on their
-  updates before these are clipped and dealt (`corrupt`). What it does not override is honest.
+  updates (`corrupt`). What it does not override is honest.
 - Both return tensors; those they were given are never changed.
+- Updates are shown and returned as plain gradients gᵢ, so that those of all peers compare. What a
+  peer deals is αᵢ·gᵢ, its weight times that; weighing, then clipping, come after the attack, and
+  an attacker's weight stays its own.
 - `corrupt` is shown the honest updates of the round, which a real attacker may not know: an
   attack that uses them says that it needs full knowledge.
-- `Context.phase` tells training from recovery, for attackers that behave until they can hide.
+- `Context.phase` tells training from recovery, for attackers that behave until they can hide;
+  `Context.places` tells the attackers apart, for those who share the work.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
@@ -29,27 +34,42 @@ class Context:
 
     round: int
     w: Weights
-    """The model that the updates were computed at."""
+    """The model that the updates are computed at."""
+    places: tuple[int, ...]
+    """Which attacker each row is: its place among all malicious peers, in ascending order.
+
+    In a recovery some of them may be gone; the others keep their places.
+    """
     generator: np.random.Generator
     """The attack's randomness, of this round only."""
     phase: Phase = "training"
 
     @classmethod
-    def of(cls, *, seed: int, round: int, w: Weights, phase: Phase = "training") -> Self:  # noqa: A002 (the field's own name)
+    def of(
+        cls,
+        *,
+        seed: int,
+        round: int,  # noqa: A002 (the field's own name)
+        w: Weights,
+        places: Sequence[int],
+        phase: Phase = "training",
+    ) -> Self:
         """Return the context of a round, its randomness being a function of (seed, round)."""
         generator = np.random.default_rng([seed & _WORD, round])
-        return cls(round=round, w=w, generator=generator, phase=phase)
+        return cls(round=round, w=w, places=tuple(places), generator=generator, phase=phase)
 
 
 class Attack(Protocol):
     """An attack of m malicious peers among k honest ones."""
 
-    def poison(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def poison(
+        self, x: torch.Tensor, y: torch.Tensor, context: Context
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what the malicious peers make of minibatches x (m, b, *shape) and y (m, b)."""
         return x, y
 
     def corrupt(
         self, updates: torch.Tensor, benign: torch.Tensor, context: Context
     ) -> torch.Tensor:
-        """Return what they deal instead of their updates (m, d), the others' being (k, d)."""
+        """Return what they claim instead of their updates (m, d), the others' being (k, d)."""
         return updates

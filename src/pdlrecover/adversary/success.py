@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from pdlrecover.adversary.attack import Attack
+from pdlrecover.adversary.attacks import BadUnlearn
 from pdlrecover.adversary.triggers import Trigger
 from pdlrecover.errors import DataError
 from pdlrecover.learning import FlatModel, Weights, predictions
@@ -30,8 +31,10 @@ def attack_success(
 
     It is the share, among the samples that are not of the target class, of those classified as
     the target when the trigger is stamped on them. A clean model's share need not be 0: compare
-    with that of retraining.
+    with that of retraining. Attackers that wait for a recovery have the goal of what they do then.
     """
+    if isinstance(attack, BadUnlearn):
+        attack = attack.then
     if not isinstance(attack, Targeted):
         return None
     others = x[y != attack.target]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from pdlrecover.adversary import ATTACKS, WAITING
 from pdlrecover.cli.progress import Bars
 from pdlrecover.cli.tables import results_table
 from pdlrecover.experiments.config import Config
@@ -68,10 +69,6 @@ def simulate(
         Whole,
         typer.Option(help="How many attack, and are removed.", show_default=DEFAULTS["malicious"]),
     ] = None,
-    missed: Annotated[
-        Whole,
-        typer.Option(help="How many of those are not found out.", show_default=DEFAULTS["missed"]),
-    ] = None,
     accused: Annotated[
         Whole,
         typer.Option(
@@ -82,13 +79,23 @@ def simulate(
         Whole,
         typer.Option(help="How many honest peers leave instead.", show_default=DEFAULTS["leavers"]),
     ] = None,
+    undetected: Annotated[
+        Whole,
+        typer.Option(help="How many more attack, and stay.", show_default=DEFAULTS["undetected"]),
+    ] = None,
     attack: Annotated[
         Text,
         typer.Option(
-            help="backdoor, label-flip, sign-flip, noise or none.", show_default=DEFAULTS["attack"]
+            help=f"{', '.join(ATTACKS)}; or {WAITING}:ATTACK.", show_default=DEFAULTS["attack"]
         ),
     ] = None,
-    attack_scale: Annotated[Real, typer.Option(help="The attack's strength.")] = None,
+    attack_scale: Annotated[
+        Real,
+        typer.Option(
+            help="The attack's strength: scale, or noise's std, trim's factor, trim-partial's "
+            "deviations, lie's z."
+        ),
+    ] = None,
     rounds: Annotated[
         Whole, typer.Option(help="Rounds of training.", show_default=DEFAULTS["rounds"])
     ] = None,

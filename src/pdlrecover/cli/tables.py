@@ -13,6 +13,8 @@ def results_table(result: dict[str, Any]) -> Table:
         if config["malicious"]
         else f"{config['leavers']} leavers"
     )
+    if config.get("undetected"):
+        what += f", {config['undetected']} undetected"
     mode = "in the clear" if config["clear"] else "on shares"
     table = Table(
         title=f"{config['dataset']}, {config['peers']} peers, {what}, "

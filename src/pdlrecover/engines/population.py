@@ -6,6 +6,8 @@ Rules:
   the fixed-point step. Only integers are added up, so the sums are exact, in any order.
 - Sums are returned as signed integers per group of peers: what FixedPoint.encode makes of every
   peer's update, added modulo q, is the same number (a test holds that).
+- Attackers come to their attack in ascending order, with their places among all malicious peers,
+  whatever the order and the number of those asked.
 """
 
 from collections.abc import Sequence
@@ -30,6 +32,7 @@ from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery.requests import Individuals, Vector
 
 Integers = NDArray[np.int64]
+Peers = NDArray[np.int64]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -63,6 +66,7 @@ class Population:
         )
         self._malicious = np.zeros(self.peers, dtype=bool)
         self._malicious[list(self.malicious)] = True
+        self._places = np.cumsum(self._malicious) - 1
         self._weights = np.rint(self.updates.weights * self.code.scale).astype(np.int64)
         self._room = torch.empty(0, self.updates.model.size)
 
@@ -84,19 +88,35 @@ class Population:
         """
         who = np.asarray(peers, dtype=np.int64)
         x, y = self.batches.take(self.x, self.y, who, round)
-        bad = torch.from_numpy(self._malicious[who])
-        attacked = bool(bad.any())
-        if attacked:
-            x[bad], y[bad] = self.attack.poison(x[bad], y[bad])
         if len(self._room) != len(who):
             self._room = torch.empty(len(who), self.updates.model.size)
-        updates = self.updates.weighted(at, who, x, y, out=self._room)
-        if attacked:
-            context = Context.of(seed=self.seed, round=round, w=at, phase=phase)
-            updates[bad] = self.attack.corrupt(updates[bad], updates[~bad], context)
+        if self._malicious[who].any():
+            updates = self._attacked(round, at, who, phase, x, y)
+        else:
+            updates = self.updates.weighted(at, who, x, y, out=self._room)
         updates, clipped = clip(updates, self.updates.bound)
         self.clipped += clipped
         return updates
+
+    def _attacked(
+        self,
+        round: int,  # noqa: A002
+        at: Vector,
+        who: Peers,
+        phase: Phase,
+        x: torch.Tensor,
+        y: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return the updates of peers some of whom are malicious, before they are clipped."""
+        order = np.argsort(who)
+        malicious = self._malicious[who[order]]
+        bad, good = _rows(order[malicious]), _rows(order[~malicious])
+        places = self._places[who[bad]].tolist()
+        context = Context.of(seed=self.seed, round=round, w=at, places=places, phase=phase)
+        x[bad], y[bad] = self.attack.poison(x[bad], y[bad], context)
+        updates = self.updates.plain(at, x, y, out=self._room)
+        updates[bad] = self.attack.corrupt(updates[bad], updates[good], context)
+        return self.updates.weigh(updates, who)
 
     def sums(
         self,
@@ -125,17 +145,25 @@ class Population:
         at: Vector,
         peers: Sequence[int],
         phase: Phase,
+        among: Sequence[int],
     ) -> Individuals:
-        """Return what these peers deal at a model, each for itself.
+        """Return what these peers deal at a model, each for itself, `among` those taking part.
 
-        An attacker among them looks at the honest updates of everybody, so then all are computed.
+        An attacker looks at the honest updates of all who take part, so then all are computed.
         """
         attacked = bool(self._malicious[list(peers)].any())
-        rows = list(peers) if attacked else slice(None)
-        updates = self.dealt(round, at, range(self.peers) if attacked else peers, phase)
+        rows = [among.index(peer) for peer in peers] if attacked else slice(None)
+        updates = self.dealt(round, at, among if attacked else peers, phase)
         return Individuals(
             values=updates.numpy()[rows].copy(), weights=self.updates.weights[list(peers)]
         )
+
+
+def _rows(numbers: Peers) -> slice | Peers:
+    """Return these rows as a slice where they are one ascending run: that copies nothing."""
+    first, last = (int(numbers[0]), int(numbers[-1])) if len(numbers) else (0, -1)
+    run = np.array_equal(numbers, np.arange(first, last + 1))
+    return slice(first, last + 1) if run else numbers
 
 
 def populate(

@@ -205,9 +205,10 @@ class _Session:
         asked = kept if request.of is None else tuple(kept[i] for i in request.of)
         if request.at is None:
             at = self._history.models[request.round]
-            return self._population.individuals(request.round, at, asked, "training")
+            everybody = range(self._population.peers)
+            return self._population.individuals(request.round, at, asked, "training", everybody)
         with self.timed("gradient"):
-            return self._population.individuals(request.round, request.at, asked, "recovery")
+            return self._population.individuals(request.round, request.at, asked, "recovery", kept)
 
     def _dots(self, request: Dots) -> Vector:
         """Open dot products; each vector is first scaled to 20 bits, by a power of two.

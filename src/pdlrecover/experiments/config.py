@@ -8,7 +8,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Self, get_args, get_origin
 
-from pdlrecover.adversary import ATTACKS
+from pdlrecover.adversary import WAITING, strength_of
 from pdlrecover.engines.custody import Faults
 from pdlrecover.errors import PlanError
 from pdlrecover.federation import Reason
@@ -38,17 +38,19 @@ class Config:
     peers: int = 20
     """n: how many peers train together."""
     malicious: int = 0
-    """How many of them attack; they are the ones removed, but for those that are missed."""
-    missed: int = 0
-    """How many attackers are not found out, and stay."""
+    """How many of them attack, are found, and are the ones removed."""
     accused: int = 0
     """How many honest peers are removed with the attackers, by mistake."""
     leavers: int = 0
     """How many honest ones leave instead."""
+    undetected: int = 0
+    """How many more attack, are not found, and stay."""
     attack: str = "backdoor"
-    """backdoor, label-flip, sign-flip, noise or none: what the malicious ones do."""
+    """What attackers do: backdoor, dba, label-flip, sign-flip, noise, trim, trim-partial, lie,
+    min-max, bad-unlearn, bad-unlearn:ATTACK or none."""
     attack_scale: float | None = None
-    """The attack's own strength: what updates are multiplied by, or the noise's deviation."""
+    """The attack's own strength: the scale of updates (backdoor, dba, sign-flip), the deviation
+    of noise, the factor of trim, the deviations of trim-partial, the z of lie."""
     rounds: int = 200
     """T: rounds of training."""
     batch_size: int = 32
@@ -98,16 +100,15 @@ class Config:
     """Remove a single honest leaver although that reveals its updates."""
 
     def __post_init__(self) -> None:
-        counts = ("malicious", "missed", "accused", "leavers", "absent", "lying", "seed")
+        counts = ("malicious", "undetected", "accused", "leavers", "absent", "lying", "seed")
         for name, least in (("peers", 2), ("rounds", 1), *((name, 0) for name in counts)):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.malicious and self.leavers:
             raise PlanError("either peers are malicious or they leave: give one of the two")
-        if self.missed > self.malicious or (self.accused and not self.malicious):
+        if self.accused and not self.malicious:
             raise PlanError(
-                f"{self.missed} missed and {self.accused} accused peers need as many malicious "
-                f"ones to be taken for, and there are {self.malicious}"
+                f"{self.accused} peers are accused with the malicious ones, and there are none"
             )
         if max(self.malicious, self.leavers, len(self.removed)) >= self.peers:
             what = "malicious" if self.malicious else "leavers"
@@ -115,11 +116,19 @@ class Config:
                 f"{what} = {getattr(self, what)} of {self.peers} peers leaves nobody to recover; "
                 f"lower it to {self.peers - 1} or less"
             )
-        if self.attack not in ATTACKS:
-            raise PlanError(f"no attack is called {self.attack!r}; known are {', '.join(ATTACKS)}")
         for name in ("bound", "learning_rate", "accelerated_rounds", "batch_size", "budget_gb"):
             if not 0 < getattr(self, name) < math.inf:
                 raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
+        if len(self.removed) + self.undetected >= self.peers:
+            raise PlanError(
+                f"{len(self.removed)} removed and {self.undetected} undetected of {self.peers} "
+                "peers leave nobody honest; lower one of them"
+            )
+        if self.attack.startswith(WAITING) and self.malicious:
+            raise PlanError(
+                "attackers who wait for the recovery are not found in training: give them as "
+                "undetected, and leavers to be removed, instead of malicious"
+            )
         for method in self.methods:
             check(method, clear=self.clear)
         away = self.peers - len(self.removed) - self.absent - self.lying
@@ -179,11 +188,8 @@ class Config:
 
     @property
     def removed(self) -> range:
-        """The peers that are removed: the first ones attack or leave.
-
-        Missed attackers come before them, and the accused are the first honest ones after them.
-        """
-        return range(self.missed, self.malicious + self.accused) or range(self.leavers)
+        """The peers that are removed: the first ones, who attack or leave, then the accused."""
+        return range(self.malicious + self.accused) or range(self.leavers)
 
     @property
     def reason(self) -> Reason:
@@ -191,14 +197,20 @@ class Config:
         return "malicious" if self.malicious else "left"
 
     @property
+    def attackers(self) -> tuple[int, ...]:
+        """Who attacks: the first peers if they are found, and those after the removed ones."""
+        first = len(self.removed)
+        return (*range(self.malicious), *range(first, first + self.undetected))
+
+    @property
     def attack_strength(self) -> dict[str, float]:
         """The attack's strength as its own argument."""
-        if self.attack_scale is None or not self.malicious:
+        name = strength_of(self.attack)
+        if self.attack_scale is None or not self.attackers:
             return {}
-        names = {"backdoor": "scale", "sign-flip": "scale", "noise": "std"}
-        if self.attack not in names:
+        if name is None:
             raise PlanError(f"the attack {self.attack} has no strength to set with attack_scale")
-        return {names[self.attack]: self.attack_scale}
+        return {name: self.attack_scale}
 
     @property
     def schedule(self) -> Schedule:

@@ -73,7 +73,7 @@ def build(
     history: Path | None = None,
     resume: bool = False,
 ) -> World:
-    """Make the world of a config.
+    """Make the world of a config. The first peers are removed; undetected attackers come next.
 
     Peers are dealt their data at random, so that which of them attack makes no difference.
     """
@@ -90,7 +90,7 @@ def build(
         seed=config.seed,
     )
     attack = build_attack(
-        config.attack if config.malicious else "none", dataset, **config.attack_strength
+        config.attack if config.attackers else "none", dataset, **config.attack_strength
     )
     removed = tuple(config.removed)
     population = populate(
@@ -102,7 +102,7 @@ def build(
         seed=config.seed,
         bound=config.bound,
         l2=config.l2,
-        malicious=range(config.malicious),
+        malicious=config.attackers,
         attack=attack,
     )
     cohorts = [removed, [p for p in range(config.peers) if p not in removed]]

@@ -149,7 +149,8 @@ def data_weights(partition: Partition, size_bound: int | None = None) -> NDArray
 class Updates:
     """The updates of any peers: `weighted` as computed, or called, clipped to `bound` too.
 
-    An attack on updates takes place between the two: `weighted`, corrupt, `clip`.
+    An attack on updates takes place before both: `plain`, corrupt, `weigh`, `clip`. With nothing
+    corrupted that gives the same numbers to the last bit.
     """
 
     model: FlatModel
@@ -174,6 +175,16 @@ class Updates:
         """Return the (n, d) updates of these n peers at w, for their minibatches."""
         weights = torch.from_numpy(self.weights[peers])
         return gradients(self.model, w, x, y, weights=weights, local=self.local, out=out)
+
+    def plain(
+        self, w: Weights, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return n peers' updates at w before they are weighed."""
+        return gradients(self.model, w, x, y, local=self.local, out=out)
+
+    def weigh(self, updates: torch.Tensor, peers: NDArray[np.int64]) -> torch.Tensor:
+        """Multiply each update by its peer's weight, in place."""
+        return updates.mul_(torch.from_numpy(self.weights[peers]).to(torch.float32)[:, None])
 
     def __call__(
         self,
