@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from pdlrecover.adversary import WAITING
 from pdlrecover.experiments.config import Config
 
 SGD_RATES = {"mnist": 0.1, "fashion-mnist": 0.1, "har": 0.03, "digits": 0.3}
@@ -11,7 +12,7 @@ TINY_BATCH = 2
 
 UNTARGETED = ("label-flip", "sign-flip", "noise", "trim", "trim-partial", "lie", "min-max")
 TARGETED = ("backdoor", "dba")
-ATTACKS = (*TARGETED, *UNTARGETED, "bad-unlearn")
+ATTACKS = (*TARGETED, *UNTARGETED, WAITING)
 LEAVERS = "leavers"
 """Not an attack: honest peers that leave."""
 
@@ -53,7 +54,11 @@ class Scale:
         """Return one experiment: this many attackers, or leavers, in the paper's setting."""
         count = self.typical if removed is None else removed
         adam = optimizer == "adam"
-        who = {"leavers": count} if attack == LEAVERS else {"malicious": count, "attack": attack}
+        who: dict[str, Any] = {"malicious": count, "attack": attack}
+        if attack == LEAVERS:
+            who = {"leavers": count}
+        elif attack == WAITING:  # half of them leave, and the others attack the recovery
+            who = {"leavers": count // 2, "undetected": count // 2, "attack": attack}
         values: dict[str, Any] = {
             "dataset": dataset,
             "model": "mlp",

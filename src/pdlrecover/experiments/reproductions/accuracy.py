@@ -1,0 +1,122 @@
+"""Table III and the curves: how good each method's model is, and how it gets there."""
+
+from pdlrecover.experiments import paper
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.document import Cell, Document, Figure, Table
+from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.results import Results, number, percent
+from pdlrecover.experiments.run import POISONED
+from pdlrecover.experiments.scale import LEAVERS, Scale
+from pdlrecover.recovery.methods import BASELINES, METHODS
+
+ALL = (*BASELINES, *(name for name in METHODS if name not in BASELINES))
+"""Every method, those that need more than sums last."""
+COLUMNS = [
+    "dataset",
+    "method",
+    "accuracy (%)",
+    "paper (%)",
+    "backdoor (%)",
+    "backdoor above retrain (points)",
+    "remembered",
+    "exact rounds",
+    "opens single updates",
+]
+
+
+def _cells(attack: str, methods: tuple[str, ...]):  # type: ignore[no-untyped-def]
+    def cells(scale: Scale) -> list[Config]:
+        return [
+            scale.config(dataset, seed, attack=attack, methods=methods)
+            for dataset in scale.datasets
+            for seed in scale.seeds
+        ]
+
+    return cells
+
+
+def _table_3(scale: Scale, results: Results) -> Document:
+    rows: list[list[Cell]] = []
+    summary = []
+    for dataset in scale.datasets:
+        of = results.where(dataset=dataset)
+        for method in (POISONED, *ALL):
+            rows.append(_row(dataset, method, of))
+        ours, theirs = of.mean("pdlrecover", "accuracy"), of.mean("retrain", "accuracy")
+        if ours and theirs:
+            summary.append(
+                f"{dataset}: PDLRecover reaches {ours.percent()}%, retraining "
+                f"{theirs.percent()}% (mean over {ours.count} seeds)."
+            )
+    table = Table(
+        title=f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
+        columns=COLUMNS,
+        rows=rows,
+        command=command("table-3", scale),
+        note="Backdoor success is what the trigger achieves on clean test samples. Remembered: the "
+        "original model is 1, retraining is 0.",
+    )
+    return Document(
+        name="table-3",
+        title="Accuracy of the methods (the paper's Table III)",
+        summary=summary,
+        tables=[table],
+    )
+
+
+def _row(dataset: str, method: str, of: Results) -> list[Cell]:
+    published = paper.ACCURACY.get(dataset, {}).get(method)
+    above = of.mean(method, "attack_success_above_retrain")
+    opens = of.mean(method, "opened", "individual", "openings")
+    return [
+        dataset,
+        method,
+        percent(of.mean(method, "accuracy")),
+        None if published is None else round(100 * published, 1),
+        percent(of.mean(method, "attack_success")),
+        None if above is None else round(100 * above.value, 1),
+        number(of.mean(method, "remembered")),
+        number(of.mean(method, "exact_rounds"), 0),
+        "yes" if opens else "no",
+    ]
+
+
+def _curves(name: str, title: str, attack: str) -> Reproduction:
+    def document(scale: Scale, results: Results) -> Document:
+        figures = []
+        for dataset in scale.datasets:
+            of = results.where(dataset=dataset)
+            panels = [("accuracy", "accuracy (%)")]
+            if attack != LEAVERS:
+                panels.append(("attack_success", "backdoor success (%)"))
+            for key, label in panels:
+                series = [s for m in (POISONED, *ALL) if (s := of.curve(m, key)) is not None]
+                figures.append(
+                    Figure(
+                        title=f"{dataset}: {label} by round",
+                        x="round of the method",
+                        y=label,
+                        series=series,
+                        command=command(name, scale),
+                        note="Mean over seeds, with its standard deviation.",
+                    )
+                )
+        what = f"{scale.typical} of {scale.peers} peers"
+        summary = [f"How each method's model gets better, round by round, without {what}."]
+        return Document(name=name, title=title, summary=summary, figures=figures)
+
+    return Reproduction(name=name, title=title, cells=_cells(attack, ALL), document=document)
+
+
+TABLE_3 = Reproduction(
+    name="table-3",
+    title="Accuracy of the methods (the paper's Table III)",
+    cells=_cells("backdoor", ALL),
+    document=_table_3,
+)
+ATTACK_CURVES = _curves(
+    "figure-attack-curves", "Accuracy by round after an attack (the paper's figure)", "backdoor"
+)
+LEAVER_CURVES = _curves(
+    "figure-leaver-curves", "Accuracy by round after peers left (the paper's figure)", LEAVERS
+)

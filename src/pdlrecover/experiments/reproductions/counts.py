@@ -1,0 +1,130 @@
+"""Accuracy by the number of removed peers, and by the number of exact rounds."""
+
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.document import Document, Figure, Series
+from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.results import Results
+from pdlrecover.experiments.run import POISONED
+from pdlrecover.experiments.scale import LEAVERS, Scale
+
+METHODS = ("retrain", "pdlrecover", "historical")
+STEPS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
+"""Numbers of preparation and of final rounds, as shares of the plan's own."""
+
+
+def _series(name: str, xs: list[float], of: list[Results], method: str, *path: str) -> Series:
+    means = [results.mean(method, *path) for results in of]
+    return Series(
+        name=name,
+        x=xs,
+        y=[None if m is None else 100 * m.value for m in means],
+        spread=[None if m is None else 100 * m.spread for m in means],
+    )
+
+
+def _by_count(name: str, title: str, attack: str) -> Reproduction:
+    key = "leavers" if attack == LEAVERS else "malicious"
+
+    def cells(scale: Scale) -> list[Config]:
+        return [
+            scale.config(dataset, seed, m, attack=attack, methods=METHODS)
+            for dataset in scale.datasets
+            for m in scale.counts
+            for seed in (scale.seeds if m == scale.typical else scale.seeds[:1])
+        ]
+
+    def document(scale: Scale, results: Results) -> Document:
+        figures = []
+        xs = [float(m) for m in scale.counts]
+        for dataset in scale.datasets:
+            of = [results.where(dataset=dataset, **{key: m}) for m in scale.counts]
+            panels = [("accuracy", "accuracy (%)")]
+            if attack != LEAVERS:
+                panels.append(("attack_success", "backdoor success (%)"))
+            for path, label in panels:
+                series = [_series(m, xs, of, m, path) for m in (POISONED, *METHODS)]
+                figures.append(
+                    Figure(
+                        title=f"{dataset}: {label} by the number removed",
+                        x="peers removed",
+                        y=label,
+                        series=series,
+                        command=command(name, scale),
+                    )
+                )
+        gaps = [
+            (r["methods"]["pdlrecover"]["accuracy"] - r["methods"]["retrain"]["accuracy"])
+            for r in results
+        ]
+        summary = [
+            f"PDLRecover minus retraining: {100 * min(gaps):+.2f} to {100 * max(gaps):+.2f} points "
+            f"over {len(gaps)} runs."
+        ]
+        return Document(name=name, title=title, summary=summary, figures=figures)
+
+    return Reproduction(name=name, title=title, cells=cells, document=document)
+
+
+def _variants(scale: Scale) -> dict[str, list[tuple[int, str]]]:
+    """Return variants of PDLRecover by what they vary: how many rounds, and the method's name."""
+    base = scale.config(scale.datasets[0], 0).schedule
+    counts = {
+        "preparation": sorted({max(2, round(base.preparation * s)) for s in STEPS}),
+        "final": sorted({round(base.final * s) for s in (0.0, *STEPS)}),
+    }
+    return {key: [(n, f"pdlrecover:{key}={n}") for n in numbers] for key, numbers in counts.items()}
+
+
+def _rounds_cells(scale: Scale) -> list[Config]:
+    names = [name for variants in _variants(scale).values() for _, name in variants]
+    return [
+        scale.config(dataset, seed, methods=("retrain", *names))
+        for dataset in scale.datasets
+        for seed in scale.seeds
+    ]
+
+
+def _rounds_document(scale: Scale, results: Results) -> Document:
+    figures = []
+    for dataset in scale.datasets:
+        of = results.where(dataset=dataset)
+        for key, variants in _variants(scale).items():
+            xs = [float(n) for n, _ in variants]
+            means = [of.mean(name, "accuracy") for _, name in variants]
+            line = Series(
+                name="pdlrecover",
+                x=xs,
+                y=[None if m is None else 100 * m.value for m in means],
+                spread=[None if m is None else 100 * m.spread for m in means],
+            )
+            whole = of.mean("retrain", "accuracy")
+            flat = [None if whole is None else 100 * whole.value] * len(xs)
+            figures.append(
+                Figure(
+                    title=f"{dataset}: accuracy by {key} rounds",
+                    x=f"{key} rounds",
+                    y="accuracy (%)",
+                    series=[line, Series(name="retrain", x=xs, y=list(flat))],
+                    command=command("figure-rounds", scale),
+                )
+            )
+    return Document(
+        name="figure-rounds",
+        title="Accuracy by preparation and final rounds (the paper's figure)",
+        summary=["How many exact rounds at the start and at the end PDLRecover needs."],
+        figures=figures,
+    )
+
+
+MALICIOUS_COUNT = _by_count(
+    "figure-malicious-count", "Accuracy by the number of attackers (the paper's figure)", "backdoor"
+)
+LEAVER_COUNT = _by_count(
+    "figure-leaver-count", "Accuracy by the number of leavers (the paper's figure)", LEAVERS
+)
+ROUNDS = Reproduction(
+    name="figure-rounds",
+    title="Accuracy by preparation and final rounds (the paper's figure)",
+    cells=_rounds_cells,
+    document=_rounds_document,
+)

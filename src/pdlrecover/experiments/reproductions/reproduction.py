@@ -1,0 +1,28 @@
+"""What a reproduction is: the cells it needs, and the document it makes of their results."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.document import Document
+from pdlrecover.experiments.results import Results
+from pdlrecover.experiments.scale import Scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """A table or figure by name."""
+
+    name: str
+    title: str
+    cells: Callable[[Scale], list[Config]]
+    document: Callable[[Scale, Results], Document]
+
+    def command(self, scale: Scale) -> str:
+        """Return what to type to get it."""
+        return f"pdlrecover reproduce {self.name}{scale.flags}"
+
+
+def command(name: str, scale: Scale) -> str:
+    """Return what to type to get a reproduction."""
+    return f"pdlrecover reproduce {name}{scale.flags}"

@@ -1,0 +1,88 @@
+"""Tables I and II: how long retraining and PDLRecover take, by the number of removed peers.
+
+Times are seconds of the engine within one run. In the clear every cell has one thread to itself;
+with shares on (the typical m only) what is dealt and opened is in the time.
+"""
+
+from dataclasses import replace
+
+from pdlrecover.experiments import paper
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.document import Cell, Document, Table
+from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.results import Results, number
+from pdlrecover.experiments.scale import LEAVERS, Scale
+
+METHODS = ("retrain", "pdlrecover")
+COLUMNS = [
+    "dataset",
+    "m",
+    "mode",
+    "retrain (s)",
+    "PDLRecover (s)",
+    "ratio",
+    "paper: retrain (s)",
+    "paper: PDLRecover (s)",
+    "paper: ratio",
+]
+
+
+def times(name: str, title: str, attack: str, published: paper.Times) -> Reproduction:
+    """Return the reproduction of one of the two tables."""
+
+    def cells(scale: Scale) -> list[Config]:
+        clear = [
+            scale.config(dataset, scale.seeds[0], m, attack=attack, methods=METHODS)
+            for dataset in scale.datasets
+            for m in scale.counts
+        ]
+        shared = [replace(c, clear=False) for c in clear if len(c.removed) == scale.typical]
+        return clear + shared
+
+    def document(scale: Scale, results: Results) -> Document:
+        rows = [_row(record, published) for record in results]
+        ours = [float(row[5]) for row in rows if row[2] == "clear" and row[5] is not None]
+        shared = [float(row[5]) for row in rows if row[2] == "shares" and row[5] is not None]
+        summary = [
+            f"In the clear PDLRecover takes {min(ours):.2f} to {max(ours):.2f} of the time of "
+            "retraining; the paper reports about 0.65.",
+        ]
+        if shared:
+            summary.append(f"With shares dealt and opened it takes at most {max(shared):.2f}.")
+        table = Table(title=title, columns=COLUMNS, rows=rows, command=command(name, scale))
+        return Document(name=name, title=title, summary=summary, tables=[table])
+
+    return Reproduction(name=name, title=title, cells=cells, document=document)
+
+
+def _row(record: dict[str, object], published: paper.Times) -> list[Cell]:
+    one, config = Results([record]), Config.from_values(record["config"])  # type: ignore[arg-type]
+    seconds = [number(one.mean(method, "seconds", "total"), 1) for method in METHODS]
+    ratio = None
+    if seconds[0] and seconds[1] is not None:
+        ratio = round(seconds[1] / seconds[0], 3)
+    m = len(config.removed)
+    theirs = published.get(config.dataset, {}).get(m)
+    return [
+        config.dataset,
+        m,
+        "clear" if config.clear else "shares",
+        *seconds,
+        ratio,
+        *(theirs or (None, None)),
+        None if theirs is None else round(theirs[1] / theirs[0], 3),
+    ]
+
+
+TABLE_1 = times(
+    "table-1",
+    "Time of recovery from attackers (the paper's Table I)",
+    "backdoor",
+    paper.ATTACK_TIMES,
+)
+TABLE_2 = times(
+    "table-2",
+    "Time of recovery after honest peers left (the paper's Table II)",
+    LEAVERS,
+    paper.LEAVER_TIMES,
+)

@@ -1,0 +1,87 @@
+"""Results of many cells, picked by their settings, and averaged over seeds."""
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pdlrecover.experiments.document import Series
+from pdlrecover.experiments.run import Record
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds, and its spread: the standard deviation, 0 for one seed."""
+
+    value: float
+    spread: float
+    count: int
+
+    def percent(self) -> str:
+        """Return it in percent for a table."""
+        if self.count == 1:
+            return f"{100 * self.value:.1f}"
+        return f"{100 * self.value:.1f} ± {100 * self.spread:.1f}"
+
+
+class Results(Sequence[Record]):
+    """Result records."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records = list(records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a record, or a list of them."""
+        return self._records[index]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._records)
+
+    def where(self, **settings: Any) -> "Results":
+        """Return those whose config has these values."""
+        return Results(
+            r for r in self if all(r["config"][key] == value for key, value in settings.items())
+        )
+
+    def mean(self, method: str, *path: str) -> Mean | None:
+        """Return the mean of a method's number over these records, or None where none has it."""
+        values = []
+        for record in self:
+            found: Any = record["methods"].get(method)
+            for key in path:
+                found = None if found is None else found.get(key)
+            if found is not None and math.isfinite(found):
+                values.append(float(found))
+        if not values:
+            return None
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        return Mean(value=statistics.fmean(values), spread=spread, count=len(values))
+
+    def curve(self, method: str, key: str = "accuracy") -> Series | None:
+        """Return a method's curve over rounds, in percent, averaged over these records."""
+        curves = [r["methods"][method]["curve"] for r in self if method in r["methods"]]
+        curves = [c for c in curves if c[key] and None not in c[key]]
+        if not curves:
+            return None
+        length = min(len(c["round"]) for c in curves)
+        columns = [[100 * c[key][i] for c in curves] for i in range(length)]
+        return Series(
+            name=method,
+            x=[float(t) for t in curves[0]["round"][:length]],
+            y=[statistics.fmean(column) for column in columns],
+            spread=[statistics.stdev(c) if len(c) > 1 else 0.0 for c in columns],
+        )
+
+
+def percent(mean: Mean | None) -> str | None:
+    """Return a mean in percent, or None."""
+    return None if mean is None else mean.percent()
+
+
+def number(mean: Mean | None, digits: int = 2) -> float | None:
+    """Return a mean rounded, or None."""
+    return None if mean is None else round(mean.value, digits)
