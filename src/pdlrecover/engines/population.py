@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
 
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
 from pdlrecover.errors import PlanError
@@ -26,6 +27,7 @@ from pdlrecover.learning import (
     clip,
     data_weights,
 )
+from pdlrecover.learning.flat_model import as_tensor
 from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery.requests import Individuals, Vector
 
@@ -77,11 +79,8 @@ class Population:
         The result lives in a buffer that the next call overwrites.
         """
         who = np.asarray(peers, dtype=np.int64)
-        x, y = self.batches.take(self.x, self.y, who, round)
-        bad = torch.from_numpy(self._malicious[who])
+        x, y, bad = self._minibatches(round, who)
         attacked = bool(bad.any())
-        if attacked:
-            x[bad], y[bad] = self.attack.poison(x[bad], y[bad])
         if len(self._room) != len(who):
             self._room = torch.empty(len(who), self.updates.model.size)
         updates = self.updates.weighted(at, who, x, y, out=self._room)
@@ -91,6 +90,35 @@ class Population:
         updates, clipped = clip(updates, self.updates.bound)
         self.clipped += clipped
         return updates
+
+    def loss(
+        self,
+        round: int,  # noqa: A002
+        at: Vector,
+        peers: Sequence[int],
+    ) -> float:
+        """Return Σ αᵢ Lᵢ / Σ αᵢ, with Lᵢ the objective on peer i's minibatch of the round."""
+        who = np.asarray(peers, dtype=np.int64)
+        x, y, _ = self._minibatches(round, who)
+        w = as_tensor(at)
+        with torch.no_grad():
+            logits = self.updates.model.logits(w, x.flatten(0, 1))
+            each = cross_entropy(logits, y.flatten(), reduction="none").view(y.shape).mean(dim=1)
+        weights = self.updates.weights[who]
+        mean = float((each.double().numpy() * weights).sum() / weights.sum())
+        return mean + self.updates.local.l2 / 2 * float(w.double().square().sum())
+
+    def _minibatches(
+        self,
+        round: int,  # noqa: A002
+        who: NDArray[np.int64],
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return these peers' samples and labels, poisoned where they attack, and who does."""
+        x, y = self.batches.take(self.x, self.y, who, round)
+        bad = torch.from_numpy(self._malicious[who])
+        if bool(bad.any()):
+            x[bad], y[bad] = self.attack.poison(x[bad], y[bad])
+        return x, y, bad
 
     def sums(
         self,
