@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
+from pdlrecover.recovery.fedrecover import FedRecoverOptions, fedrecover
 from pdlrecover.recovery.fine_tune import fine_tune
 from pdlrecover.recovery.historical import historical
 from pdlrecover.recovery.pdlrecover import Options, pdlrecover
@@ -22,6 +23,7 @@ class Settings:
     """k, the exact rounds of the -k methods; by default as many as PDLRecover's schedule plans."""
     accelerated_rounds: int = DEFAULT_ROUNDS
     batch_size: int = 32
+    fedrecover: FedRecoverOptions = field(default_factory=FedRecoverOptions)
 
     def exact_rounds(self, run: Original) -> int:
         """Return k."""
@@ -51,7 +53,10 @@ METHODS: dict[str, Entry] = {
     "accelerated-retrain": Entry(lambda run, s: accelerated_retrain(run, s.accelerated_rounds)),
 }
 BASELINES = tuple(METHODS)
-"""What a sensible user would try; rivals that need more than sums are asked for by name."""
+"""What a sensible user would try; rivals are asked for by name, most need more than sums."""
+METHODS |= {
+    "fedrecover": Entry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
+}
 
 
 def start(name: str, run: Original, settings: Settings) -> Method:
