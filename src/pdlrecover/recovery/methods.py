@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
+from pdlrecover.recovery.fed_eraser import FedEraserOptions, fed_eraser
 from pdlrecover.recovery.fedrecover import FedRecoverOptions, fedrecover
 from pdlrecover.recovery.fine_tune import fine_tune
 from pdlrecover.recovery.historical import historical
@@ -24,6 +25,7 @@ class Settings:
     accelerated_rounds: int = DEFAULT_ROUNDS
     batch_size: int = 32
     fedrecover: FedRecoverOptions = field(default_factory=FedRecoverOptions)
+    fed_eraser: FedEraserOptions = field(default_factory=FedEraserOptions)
 
     def exact_rounds(self, run: Original) -> int:
         """Return k."""
@@ -56,6 +58,7 @@ BASELINES = tuple(METHODS)
 """What a sensible user would try; rivals are asked for by name, most need more than sums."""
 METHODS |= {
     "fedrecover": Entry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
+    "fed-eraser": Entry(lambda run, s: fed_eraser(run, s.fed_eraser), private=False),
 }
 
 
