@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
+from pdlrecover.recovery.crab import CrabOptions, crab
 from pdlrecover.recovery.fed_eraser import FedEraserOptions, fed_eraser
 from pdlrecover.recovery.fedrecover import FedRecoverOptions, fedrecover
 from pdlrecover.recovery.fine_tune import fine_tune
@@ -26,6 +27,7 @@ class Settings:
     batch_size: int = 32
     fedrecover: FedRecoverOptions = field(default_factory=FedRecoverOptions)
     fed_eraser: FedEraserOptions = field(default_factory=FedEraserOptions)
+    crab: CrabOptions = field(default_factory=CrabOptions)
 
     def exact_rounds(self, run: Original) -> int:
         """Return k."""
@@ -59,6 +61,7 @@ BASELINES = tuple(METHODS)
 METHODS |= {
     "fedrecover": Entry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
     "fed-eraser": Entry(lambda run, s: fed_eraser(run, s.fed_eraser), private=False),
+    "crab": Entry(lambda run, s: crab(run, s.crab), private=False),
 }
 
 
