@@ -7,6 +7,7 @@ from pdlrecover.errors import PlanError
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
 from pdlrecover.recovery.crab import CrabOptions, crab
+from pdlrecover.recovery.delta_grad import DeltaGradOptions, delta_grad
 from pdlrecover.recovery.fed_eraser import FedEraserOptions, fed_eraser
 from pdlrecover.recovery.fedrecover import FedRecoverOptions, fedrecover
 from pdlrecover.recovery.fine_tune import fine_tune
@@ -28,6 +29,7 @@ class Settings:
     fedrecover: FedRecoverOptions = field(default_factory=FedRecoverOptions)
     fed_eraser: FedEraserOptions = field(default_factory=FedEraserOptions)
     crab: CrabOptions = field(default_factory=CrabOptions)
+    delta_grad: DeltaGradOptions = field(default_factory=DeltaGradOptions)
 
     def exact_rounds(self, run: Original) -> int:
         """Return k."""
@@ -62,6 +64,7 @@ METHODS |= {
     "fedrecover": Entry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
     "fed-eraser": Entry(lambda run, s: fed_eraser(run, s.fed_eraser), private=False),
     "crab": Entry(lambda run, s: crab(run, s.crab), private=False),
+    "delta-grad": Entry(lambda run, s: delta_grad(run, s.delta_grad)),
 }
 
 
