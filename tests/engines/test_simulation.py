@@ -13,9 +13,10 @@ from pdlrecover.engines.custody import Clear, Faults, Shared
 from pdlrecover.engines.simulation import Simulation
 from pdlrecover.errors import HistoryError, PlanError, ToleranceError
 from pdlrecover.field import F61, Seeded
+from pdlrecover.learning import mean_loss
 from pdlrecover.recovery.methods import METHODS, Settings
 from pdlrecover.recovery.pdlrecover import SGD_BLOCK, Options
-from pdlrecover.recovery.requests import Direction, Dots, Individual, Past, Removed
+from pdlrecover.recovery.requests import Direction, Dots, Individual, Loss, Past, Removed
 from pdlrecover.sharing import Scheme
 
 SHARED = small.trained()
@@ -34,8 +35,8 @@ def test_training_on_shares_and_in_the_clear_is_the_same_to_the_bit():
         np.testing.assert_array_equal(shared, clear)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_on_shares_and_in_the_clear_is_the_same_to_the_bit(method):
+@pytest.mark.parametrize("method", [name for name, entry in METHODS.items() if entry.private])
+def test_every_private_method_on_shares_and_in_the_clear_is_the_same_to_the_bit(method):
     np.testing.assert_array_equal(
         recovered(SHARED, method).weights, recovered(CLEAR, method).weights
     )
@@ -130,6 +131,7 @@ def one_request(request):
     ("request_", "message"),
     [
         (Individual(round=0), "single peers' updates, which are never opened on shares"),
+        (Loss(round=0), "training losses, which peers that share updates do not tell"),
         (Past(rounds=(99,)), "round 99 was asked for"),
         (Dots(pairs=(1,), vectors=np.ones((1, 38))), "no pair of round 1"),
         (Direction(rounds=(0,), pairs=(1,), coefficients=(1.0,)), "no pair of round 1"),
@@ -216,6 +218,27 @@ def test_the_removed_peers_sum_is_the_rest():
     with_all.drive(ask(), kept=range(8))
     np.testing.assert_allclose(removed.values + kept.values, answers[0].values, atol=1e-9)
     assert ledger.record()["opened"]["removed sums"]["of"] == "the removed peers together"
+
+
+def test_a_training_loss_is_the_weighted_mean_over_the_kept_peers_minibatches():
+    federation, found, ledger = answer_of(Loss(round=9), l2=0.1)
+    people, w = federation.population, federation.history.models[9]
+    flat, total = people.updates.model, 0.0
+    for peer in range(2, 8):
+        x, y = people.batches.take(people.x, people.y, [peer], 9)
+        total += people.updates.weights[peer] * mean_loss(flat, w, x[0], y[0])
+    expected = total / people.updates.weights[2:].sum() + 0.05 * w @ w
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert ledger.record()["opened"] == {
+        "losses": {"openings": 1, "numbers": 1, "of": "6 kept peers together"}
+    }
+    assert ledger.bytes_per_peer == ledger.gradient_evaluations == 0
+
+
+@pytest.mark.parametrize("method", [name for name, entry in METHODS.items() if not entry.private])
+def test_shares_refuse_methods_that_need_single_updates_before_computing(method):
+    with pytest.raises(PlanError, match=f"{method} needs single peers' updates"):
+        recovered(SHARED, method)
 
 
 def test_asking_for_the_removed_where_nobody_is_says_so():

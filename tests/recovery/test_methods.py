@@ -4,18 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from quadratics import ROUNDS, D, Quadratics, kinds, sgd
 
 from pdlrecover.errors import PlanError
-from pdlrecover.field import FixedPoint
 from pdlrecover.recovery.auto import AutoOptions, auto
-from pdlrecover.recovery.methods import METHODS, Settings, start
+from pdlrecover.recovery.methods import BASELINES, METHODS, Settings, start
 from pdlrecover.recovery.optimizers import SGD, Adam, Rate
 from pdlrecover.recovery.pdlrecover import SGD_BLOCK, HopelessError, Options, pdlrecover
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
     Individual,
-    Original,
     Past,
     Stepped,
     Sum,
@@ -24,68 +23,7 @@ from pdlrecover.recovery.requests import (
 from pdlrecover.recovery.retrain import train
 from pdlrecover.recovery.schedule import Schedule
 
-D, ROUNDS = 6, 30
 SCHEDULE = Schedule(preparation=4, period=6, final=3, buffer=3)
-
-
-class Quadratics:
-    """Peers with gradients H_i(w − c_i), in the clear: the obvious engine."""
-
-    def __init__(self, kept, optimizer, rounds=ROUNDS):
-        rng = np.random.default_rng(0)
-        roots = rng.normal(size=(4, D, D))
-        self.hessians = roots @ roots.transpose(0, 2, 1) / D + 0.3 * np.eye(D)
-        self.centres = rng.normal(size=(4, D))
-        self.centres[0] += 5  # the poisoner
-        self.kept, self.requests, self.fresh = kept, [], {}
-        models = [np.zeros(D)]
-        stepper = optimizer.start()
-        for _ in range(rounds):
-            models.append(stepper.step(models[-1], self.total(range(4), models[-1]) / 4))
-        code = FixedPoint(peers=4, bound=100.0, length=D + 1)
-        self.run = Original(models=models, optimizer=optimizer, code=code)
-
-    def total(self, peers, w):
-        return sum(self.hessians[i] @ (w - self.centres[i]) for i in peers)
-
-    def stored(self, t):
-        return self.total(self.kept, self.run.models[t])
-
-    def pair(self, b):
-        return self.fresh[b] - self.stored(b)
-
-    def answer(self, request):
-        weight = float(len(self.kept))
-        match request:
-            case Update(round=t, at=w):
-                self.fresh[t] = self.total(self.kept, w)
-                return Sum(values=self.fresh[t], weight=weight)
-            case Past(rounds=rounds):
-                return Sum(values=sum(map(self.stored, rounds)), weight=weight * len(rounds))
-            case Dots(pairs=pairs, vectors=vectors):
-                return vectors @ np.stack([self.pair(b) for b in pairs]).T
-            case Direction(rounds=rounds, pairs=pairs, coefficients=coefficients):
-                added = sum(c * self.pair(b) for c, b in zip(coefficients, pairs, strict=True))
-                stored = sum(map(self.stored, rounds))
-                return Sum(values=stored + added, weight=weight * len(rounds))
-
-    def drive(self, method):
-        reply = None
-        while True:
-            try:
-                request = method.send(reply)
-            except StopIteration as end:
-                return end.value
-            self.requests.append(request)
-            reply = self.answer(request)
-
-
-def sgd():
-    return SGD(rate=Rate(peak=0.2))
-
-
-def kinds(engine):
-    return {type(request) for request in engine.requests} - {Stepped}
 
 
 def test_retraining_with_everybody_is_the_original_run():
@@ -210,13 +148,34 @@ def test_a_hopeless_replay_is_given_up():
         engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, guard_limit=3)))
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_no_method_asks_for_an_individual_update(name):
+@pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if entry.private])
+def test_no_private_method_asks_for_an_individual_update(name):
     for optimizer in (sgd(), Adam(rate=Rate(peak=0.1))):
         engine = Quadratics(range(1, 4), optimizer)
         settings = Settings(options=Options(schedule=SCHEDULE))
         assert np.isfinite(engine.drive(start(name, engine.run, settings))).all()
-        assert Individual not in kinds(engine)
+        assert kinds(engine) <= {Update, Past, Dots, Direction}
+
+
+@pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if not entry.private])
+def test_the_others_do(name):
+    for optimizer in (sgd(), Adam(rate=Rate(peak=0.1))):
+        engine = Quadratics(range(1, 4), optimizer)
+        assert np.isfinite(engine.drive(start(name, engine.run, Settings()))).all()
+        assert Individual in kinds(engine)
+
+
+def test_rivals_are_no_baselines():
+    assert BASELINES == (
+        "retrain",
+        "historical",
+        "pdlrecover",
+        "auto",
+        "retrain-k",
+        "fine-tune-k",
+        "replay-then-tune",
+        "accelerated-retrain",
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ It is nothing but the list of the method's requests, added up. Openings are coun
     dot products     single numbers: entries of A and u
     removed sums     Σ_P g(w̄_t) over the removed peers
     individual       one peer's own update, stored or fresh
+    losses           single numbers: the kept peers' mean training loss in a round
 """
 
 from collections import Counter
@@ -19,6 +20,7 @@ from pdlrecover.recovery.requests import (
     Direction,
     Dots,
     Individual,
+    Loss,
     Past,
     Removed,
     Request,
@@ -81,6 +83,8 @@ class Ledger:
                 self._open("individual", count, count * (d + 1), ELEMENT_BYTES * (d + 1))
                 self.exact_rounds += of is None
                 self.gradient_evaluations += count
+            case Loss():
+                self._open("losses", 1, 1, 0)
             case Stepped(fallback=fallback):
                 self.fallback_rounds += fallback
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
 
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
 from pdlrecover.errors import DataError, PlanError
@@ -28,11 +29,21 @@ from pdlrecover.learning import (
     clip,
     data_weights,
 )
+from pdlrecover.learning.flat_model import as_tensor
 from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery.requests import Individuals, Vector
 
 Integers = NDArray[np.int64]
 Peers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sides:
+    """Which rows of a round's minibatches are malicious peers', and which are not."""
+
+    bad: slice | Peers
+    good: slice | Peers
+    context: Context
 
 
 @dataclass(kw_only=True, eq=False)
@@ -87,36 +98,55 @@ class Population:
         The result lives in a buffer that the next call overwrites.
         """
         who = np.asarray(peers, dtype=np.int64)
-        x, y = self.batches.take(self.x, self.y, who, round)
+        x, y, sides = self._minibatches(round, at, who, phase)
         if len(self._room) != len(who):
             self._room = torch.empty(len(who), self.updates.model.size)
-        if self._malicious[who].any():
-            updates = self._attacked(round, at, who, phase, x, y)
-        else:
+        if sides is None:
             updates = self.updates.weighted(at, who, x, y, out=self._room)
+        else:
+            updates = self.updates.plain(at, x, y, out=self._room)
+            bad, good = sides.bad, sides.good
+            updates[bad] = self.attack.corrupt(updates[bad], updates[good], sides.context)
+            updates = self.updates.weigh(updates, who)
         updates, clipped = clip(updates, self.updates.bound)
         self.clipped += clipped
         return updates
 
-    def _attacked(
+    def loss(
+        self,
+        round: int,  # noqa: A002
+        at: Vector,
+        peers: Sequence[int],
+    ) -> float:
+        """Return Σ αᵢ Lᵢ / Σ αᵢ, with Lᵢ the objective on peer i's minibatch of the round."""
+        who = np.asarray(peers, dtype=np.int64)
+        x, y, _ = self._minibatches(round, at, who, "training")
+        w = as_tensor(at)
+        with torch.no_grad():
+            logits = self.updates.model.logits(w, x.flatten(0, 1))
+            each = cross_entropy(logits, y.flatten(), reduction="none").view(y.shape).mean(dim=1)
+        weights = self.updates.weights[who]
+        mean = float((each.double().numpy() * weights).sum() / weights.sum())
+        return mean + self.updates.local.l2 / 2 * float(w.double().square().sum())
+
+    def _minibatches(
         self,
         round: int,  # noqa: A002
         at: Vector,
         who: Peers,
         phase: Phase,
-        x: torch.Tensor,
-        y: torch.Tensor,
-    ) -> torch.Tensor:
-        """Return the updates of peers some of whom are malicious, before they are clipped."""
+    ) -> tuple[torch.Tensor, torch.Tensor, _Sides | None]:
+        """Return these peers' samples and labels, poisoned where they attack, and who does."""
+        x, y = self.batches.take(self.x, self.y, who, round)
+        if not self._malicious[who].any():
+            return x, y, None
         order = np.argsort(who)
         malicious = self._malicious[who[order]]
         bad, good = _rows(order[malicious]), _rows(order[~malicious])
         places = self._places[who[bad]].tolist()
         context = Context.of(seed=self.seed, round=round, w=at, places=places, phase=phase)
         x[bad], y[bad] = self.attack.poison(x[bad], y[bad], context)
-        updates = self.updates.plain(at, x, y, out=self._room)
-        updates[bad] = self.attack.corrupt(updates[bad], updates[good], context)
-        return self.updates.weigh(updates, who)
+        return x, y, _Sides(bad=bad, good=good, context=context)
 
     def sums(
         self,

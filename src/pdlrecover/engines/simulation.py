@@ -33,6 +33,7 @@ from pdlrecover.recovery.requests import (
     Dots,
     Individual,
     Individuals,
+    Loss,
     Method,
     Past,
     Removed,
@@ -87,7 +88,7 @@ class Simulation:
         """Run a method to its end, answering its requests for the kept peers."""
         session = _Session(self, tuple(sorted(kept)), record, faults or Faults())
         ledger = session.ledger
-        answer: Sum | Vector | Individuals | None = None
+        answer: Sum | Vector | Individuals | float | None = None
         while True:
             try:
                 with session.timed("estimation"):
@@ -135,7 +136,7 @@ class _Session:
         finally:
             self.ledger.seconds[part] += time.perf_counter() - start
 
-    def answer(self, request: Request) -> Sum | Vector | Individuals:
+    def answer(self, request: Request) -> Sum | Vector | Individuals | float:
         match request:
             case Update():
                 return self._update(request)
@@ -149,6 +150,8 @@ class _Session:
                 return self._removed(rounds)
             case Individual():
                 return self._individual(request)
+            case Loss(round=t):
+                return self._loss(t)
             case _:
                 raise PlanError(f"nothing answers a {type(request).__name__}")
 
@@ -209,6 +212,15 @@ class _Session:
             return self._population.individuals(request.round, at, asked, "training", everybody)
         with self.timed("gradient"):
             return self._population.individuals(request.round, request.at, asked, "recovery", kept)
+
+    def _loss(self, t: int) -> float:
+        """Return the kept peers' training loss of a round; known in training, so not charged."""
+        if not isinstance(self.custody, Clear):
+            raise PlanError(
+                "this method asks for training losses, which peers that share updates do not tell; "
+                "run it in the clear (--clear), or choose another method"
+            )
+        return self._population.loss(t, self._history.models[t], self._kept)
 
     def _dots(self, request: Dots) -> Vector:
         """Open dot products; each vector is first scaled to 20 bits, by a power of two.

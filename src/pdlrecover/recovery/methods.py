@@ -6,6 +6,10 @@ from dataclasses import dataclass, field, replace
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
+from pdlrecover.recovery.crab import CrabOptions, crab
+from pdlrecover.recovery.delta_grad import DeltaGradOptions, delta_grad
+from pdlrecover.recovery.fed_eraser import FedEraserOptions, fed_eraser
+from pdlrecover.recovery.fedrecover import FedRecoverOptions, fedrecover
 from pdlrecover.recovery.fine_tune import fine_tune
 from pdlrecover.recovery.historical import historical
 from pdlrecover.recovery.pdlrecover import Options, pdlrecover
@@ -26,6 +30,10 @@ class Settings:
     """k, the exact rounds of the -k methods; by default as many as PDLRecover's schedule plans."""
     accelerated_rounds: int = DEFAULT_ROUNDS
     batch_size: int = 32
+    fedrecover: FedRecoverOptions = field(default_factory=FedRecoverOptions)
+    fed_eraser: FedEraserOptions = field(default_factory=FedEraserOptions)
+    crab: CrabOptions = field(default_factory=CrabOptions)
+    delta_grad: DeltaGradOptions = field(default_factory=DeltaGradOptions)
 
     def varied(self, overrides: dict[str, int]) -> "Settings":
         """Return these settings with some numbers changed; see `VARIED`."""
@@ -68,7 +76,13 @@ METHODS: dict[str, Entry] = {
     "accelerated-retrain": Entry(lambda run, s: accelerated_retrain(run, s.accelerated_rounds)),
 }
 BASELINES = tuple(METHODS)
-"""What a sensible user would try; rivals that need more than sums are asked for by name."""
+"""What a sensible user would try; rivals are asked for by name, most need more than sums."""
+METHODS |= {
+    "fedrecover": Entry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
+    "fed-eraser": Entry(lambda run, s: fed_eraser(run, s.fed_eraser), private=False),
+    "crab": Entry(lambda run, s: crab(run, s.crab), private=False),
+    "delta-grad": Entry(lambda run, s: delta_grad(run, s.delta_grad)),
+}
 
 
 def start(name: str, run: Original, settings: Settings) -> Method:

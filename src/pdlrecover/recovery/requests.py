@@ -7,7 +7,8 @@ Rules:
 - Each request but `Stepped` is one opening. What is opened is always about the *kept* peers, whom
   the engine knows and the method does not; only `Removed` is about the others. So the list of
   requests is the list of what was revealed: the ledger.
-- `Individual` is what private methods never ask for. Rivals do, and a private engine refuses them.
+- `Individual` and `Loss` are what private methods never ask for. Rivals do, and a private engine
+  refuses them.
 - A sum comes with the sum of the peers' weights: Σ gᵢ and Σ αᵢ, opened together.
 - A pair is named by its round b: it is the shared difference of the fresh sum of an `Update` in
   round b and the stored sum of that round. It exists once that update has been asked for.
@@ -84,6 +85,17 @@ class Individual:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Loss:
+    """The kept peers' mean training loss in a round of the run; a private engine refuses.
+
+    It is what a server would have been told with the updates: at w̄_t, on the round's minibatches,
+    weighted by α. Answer: a float.
+    """
+
+    round: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Stepped:
     """No request but news: the model after a round, for curves and progress. No answer."""
 
@@ -95,7 +107,7 @@ class Stepped:
     """Whether it was exact because the guard asked for it."""
 
 
-Request = Update | Past | Dots | Direction | Removed | Individual | Stepped
+Request = Update | Past | Dots | Direction | Removed | Individual | Loss | Stepped
 Method = Generator[Request, Any, Vector]
 """A recovery under way; it returns the recovered model."""
 
@@ -168,4 +180,14 @@ def update(round: int, at: Vector) -> Generator[Request, Any, Sum]:  # noqa: A00
 def past(*rounds: int) -> Generator[Request, Any, Sum]:
     """Ask for stored sums, added up over the rounds."""
     answer: Sum = yield Past(rounds=rounds)
+    return answer
+
+
+def individual(
+    round: int,  # noqa: A002 (the domain's word)
+    at: Vector | None = None,
+    of: tuple[int, ...] | None = None,
+) -> Generator[Request, Any, Individuals]:
+    """Ask for single peers' updates: fresh ones at a model, or the stored ones."""
+    answer: Individuals = yield Individual(round=round, at=at, of=of)
     return answer

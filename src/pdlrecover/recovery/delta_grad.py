@@ -1,0 +1,83 @@
+"""DeltaGrad (Wu, Dobriban & Davidson, ICML 2020), the central ancestor: replay the pooled gradient.
+
+From ŵ_0 = w̄_0, for t = 0 … T−1 (Algorithm 1 there, for gradient descent):
+
+1. Exact round, if t ≤ j₀ or (t − j₀) mod T₀ = 0: compute ∇F(ŵ_t) and, where ŵ_t ≠ w̄_t, add the pair
+   ΔW = ŵ_t − w̄_t, ΔG = ∇F(ŵ_t) − ∇F(w̄_t). The last m are used.
+2. Estimated round: ∇F(ŵ_t) ≈ ∇F(w̄_t) + B(ŵ_t − w̄_t), B by L-BFGS, as in `curvature`.
+3. Step along it.
+
+What the paper leaves open, or differs in, and what is done here:
+
+- *The pooled gradient* is Σ_K g, over the kept peers alone. The paper stores only the sum over all
+  data, and subtracts the removed samples' gradients, computed at every ŵ_t: here those who hold
+  them are gone, and the kept peers' own sum is in the history.
+- *Minibatches* are those of the original rounds, as in the paper's SGD variant.
+- *No guard*: the paper's appendix has a check of convexity for networks; it is not part of this.
+  Only an estimate that is not finite, or has no solution, is replaced by an exact round.
+- *The optimiser* is the run's own, where the paper has (S)GD; no metric, no damping.
+- *Short runs*: j₀ is at most a quarter of the run.
+
+Only sums are asked for: fresh ones, and stored ones both for pairs and for estimates. The pairs are
+thereby open, which PDLRecover avoids.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pdlrecover.recovery.curvature import OpenedCurvature
+from pdlrecover.recovery.requests import Method, Original, Stepped, Sum, Vector, past, update
+from pdlrecover.recovery.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaGradOptions:
+    """DeltaGrad's constants."""
+
+    burn_in: int = 20
+    """j₀: the last round of the burn-in."""
+    period: int = 5
+    """T₀."""
+    buffer: int = 2
+    """m."""
+
+    def schedule(self, rounds: int) -> Schedule:
+        """Return which rounds of so many are exact."""
+        burn_in = max(1, min(self.burn_in, rounds // 4))
+        return Schedule(preparation=burn_in + 1, period=self.period, final=0, buffer=self.buffer)
+
+
+def delta_grad(run: Original, options: DeltaGradOptions | None = None) -> Method:
+    """Recover the model; yields requests, returns ŵ_T."""
+    schedule = (options or DeltaGradOptions()).schedule(run.rounds)
+    curvature = OpenedCurvature(size=schedule.buffer)
+    stepper = run.optimizer.start()
+    model = run.models[0].copy()
+    for t in range(run.rounds):
+        v = model - run.models[t]
+        mean, stored, fallback = None, None, False
+        if curvature.displacements and not schedule.is_exact(t, run.rounds):
+            stored = yield from past(t)
+            mean = _estimate(curvature, stored, v)
+            fallback = mean is None
+        exact = mean is None
+        if mean is None:
+            fresh = yield from update(t, model)
+            mean = fresh.mean
+            if v.any():
+                stored = stored or (yield from past(t))
+                curvature.add(v, fresh.values - stored.values)
+        model = stepper.step(model, mean)
+        yield Stepped(round=t, model=model, exact=exact, fallback=fallback)
+    return model
+
+
+def _estimate(curvature: OpenedCurvature, stored: Sum, v: Vector) -> Vector | None:
+    """Return the mean update at w̄ + v, or None if it cannot be had or is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = curvature.product(v, None, 1.0)
+        if product is None:
+            return None
+        mean: Vector = (stored.values + product) / stored.weight
+    return mean if np.isfinite(mean).all() else None
