@@ -66,6 +66,11 @@ class Batches:
         places += self._starts[who, None]
         return self._samples[places]
 
+    def everything(self, peer: int) -> NDArray[np.int64]:
+        """Return the indices of all samples that a peer holds."""
+        start = self._starts[peer]
+        return self._samples[start : start + self.sizes[peer]]
+
     def take(
         self,
         x: torch.Tensor,
