@@ -13,7 +13,7 @@ from pdlrecover.engines.custody import Clear, Faults, Shared
 from pdlrecover.engines.simulation import Simulation
 from pdlrecover.errors import HistoryError, PlanError, ToleranceError
 from pdlrecover.field import F61, Seeded
-from pdlrecover.recovery.methods import METHODS, Settings
+from pdlrecover.recovery.methods import Settings
 from pdlrecover.recovery.pdlrecover import SGD_BLOCK, Options
 from pdlrecover.recovery.requests import Direction, Dots, Individual, Past, Removed
 from pdlrecover.sharing import Scheme
@@ -34,7 +34,7 @@ def test_training_on_shares_and_in_the_clear_is_the_same_to_the_bit():
         np.testing.assert_array_equal(shared, clear)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", small.PRIVATE)
 def test_every_method_on_shares_and_in_the_clear_is_the_same_to_the_bit(method):
     np.testing.assert_array_equal(
         recovered(SHARED, method).weights, recovered(CLEAR, method).weights

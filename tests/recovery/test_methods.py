@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import small
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import FixedPoint
 from pdlrecover.recovery.auto import AutoOptions, auto
-from pdlrecover.recovery.methods import METHODS, Settings, start
+from pdlrecover.recovery.methods import BASELINES, METHODS, Settings, start
 from pdlrecover.recovery.optimizers import SGD, Adam, Rate
 from pdlrecover.recovery.pdlrecover import SGD_BLOCK, HopelessError, Options, pdlrecover
 from pdlrecover.recovery.requests import (
@@ -15,6 +16,7 @@ from pdlrecover.recovery.requests import (
     Individual,
     Original,
     Past,
+    Removed,
     Stepped,
     Sum,
     Update,
@@ -60,6 +62,10 @@ class Quadratics:
                 return Sum(values=self.fresh[t], weight=weight)
             case Past(rounds=rounds):
                 return Sum(values=sum(map(self.stored, rounds)), weight=weight * len(rounds))
+            case Removed(rounds=rounds):
+                others = [i for i in range(4) if i not in self.kept]
+                values = sum(self.total(others, self.run.models[t]) for t in rounds)
+                return Sum(values=values, weight=float(len(others) * len(rounds)))
             case Dots(pairs=pairs, vectors=vectors):
                 return vectors @ np.stack([self.pair(b) for b in pairs]).T
             case Direction(rounds=rounds, pairs=pairs, coefficients=coefficients):
@@ -208,8 +214,8 @@ def test_a_hopeless_replay_is_given_up():
         engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, guard_limit=3)))
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_no_method_asks_for_an_individual_update(name):
+@pytest.mark.parametrize("name", small.PRIVATE)
+def test_no_private_method_asks_for_an_individual_update(name):
     for optimizer in (sgd(), Adam(rate=Rate(peak=0.1))):
         engine = Quadratics(range(1, 4), optimizer)
         settings = Settings(options=Options(schedule=SCHEDULE))
@@ -271,3 +277,9 @@ def test_training_is_a_method_too():
     engine = Quadratics(kept=range(4), optimizer=sgd())
     found = engine.drive(train(np.zeros(D), sgd(), range(ROUNDS)))
     np.testing.assert_array_equal(found, engine.run.models[-1])
+
+
+def test_rivals_are_asked_for_by_name():
+    assert len(BASELINES) == 8
+    rivals = {"fedrecovery", "fedrecovery-noise"}
+    assert rivals <= set(METHODS) - set(BASELINES)

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pdlrecover.errors import PlanError
+from pdlrecover.field import Seeded, Source, SystemSource
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
+from pdlrecover.recovery.fed_recovery import Noise, fed_recovery
 from pdlrecover.recovery.fine_tune import fine_tune
 from pdlrecover.recovery.historical import historical
 from pdlrecover.recovery.pdlrecover import Options, pdlrecover
@@ -22,6 +24,14 @@ class Settings:
     """k, the exact rounds of the -k methods; by default as many as PDLRecover's schedule plans."""
     accelerated_rounds: int = DEFAULT_ROUNDS
     batch_size: int = 32
+    noise: Noise = field(default_factory=Noise)
+    """Of fedrecovery-noise."""
+    noise_seed: int | None = None
+    """Draw noise from this seed, to repeat a simulation; by default it is the system's."""
+
+    def source(self, name: str) -> Source:
+        """Return where a method takes its noise from."""
+        return SystemSource() if self.noise_seed is None else Seeded(f"{name} {self.noise_seed}")
 
     def exact_rounds(self, run: Original) -> int:
         """Return k."""
@@ -35,7 +45,7 @@ class Entry:
 
     start: Callable[[Original, Settings], Method]
     private: bool = True
-    """Whether it runs on shares: it never asks for a single peer's update."""
+    """Whether it runs on shares: it asks for nothing that is not opened there."""
 
 
 METHODS: dict[str, Entry] = {
@@ -51,7 +61,14 @@ METHODS: dict[str, Entry] = {
     "accelerated-retrain": Entry(lambda run, s: accelerated_retrain(run, s.accelerated_rounds)),
 }
 BASELINES = tuple(METHODS)
-"""What a sensible user would try; rivals that need more than sums are asked for by name."""
+"""What a sensible user would try; rivals that reveal more are asked for by name."""
+
+METHODS |= {
+    "fedrecovery": Entry(lambda run, s: fed_recovery(run)),
+    "fedrecovery-noise": Entry(
+        lambda run, s: fed_recovery(run, s.noise, s.source("fedrecovery-noise"))
+    ),
+}
 
 
 def start(name: str, run: Original, settings: Settings) -> Method:
