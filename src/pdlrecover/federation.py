@@ -175,6 +175,7 @@ class Federation:
         `reason` says whether they are honest peers that left, whose data deserves protection even
         now, or malicious ones. `faults` makes kept peers absent or lying in the openings.
         """
+        methods.check(method, clear=self.clear)
         settings = settings or methods.Settings(batch_size=self.population.batches.batch_size)
         kept = self.check_removal(remove, reason, accept_differencing=accept_differencing)
         outcome = self._simulation.drive(

@@ -59,6 +59,7 @@ def test_a_missing_file_is_said(tmp_path):
         ({"malicious": 2, "leavers": 2}, "give one of the two"),
         ({"attack": "magic"}, "known are backdoor"),
         ({"methods": ("magic",)}, "no method is called 'magic'"),
+        ({"methods": ("certified-removal",)}, "Hessians over peers' whole data, which are never"),
         ({"rounds": 10, "preparation": 8, "final": 8}, "do not fit a run of 10"),
         ({"attack": "label-flip", "malicious": 2, "attack_scale": 2.0}, "has no strength"),
         ({"block": 0}, "block must be at least 1"),

@@ -73,7 +73,7 @@ def test_a_record_has_everything_that_is_promised(tmp_path):
 
 
 def test_rivals_with_noise_give_the_same_result_again(tmp_path):
-    rivals = ("fedrecovery", "fedrecovery-noise")
+    rivals = ("fedrecovery", "fedrecovery-noise", "certified-removal")
     config = replace(SMALL, rounds=8, methods=("retrain", *rivals))
     results = [run(config, tmp_path / name) for name in ("first", "second")]
     for name in rivals:
@@ -81,6 +81,7 @@ def test_rivals_with_noise_give_the_same_result_again(tmp_path):
         assert first["distance_to_retrain"] == second["distance_to_retrain"] > 0
         assert first["exact_rounds"] == 0
         assert first["curve"]["round"] == [8]
+    assert results[0]["methods"]["certified-removal"]["gradient_evaluations"] > 0
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import small
 from pdlrecover.errors import PlanError
 from pdlrecover.field import FixedPoint
 from pdlrecover.recovery.auto import AutoOptions, auto
-from pdlrecover.recovery.methods import BASELINES, METHODS, Settings, start
+from pdlrecover.recovery.methods import BASELINES, METHODS, Settings, check, start
 from pdlrecover.recovery.optimizers import SGD, Adam, Rate
 from pdlrecover.recovery.pdlrecover import SGD_BLOCK, HopelessError, Options, pdlrecover
 from pdlrecover.recovery.requests import (
@@ -281,5 +281,13 @@ def test_training_is_a_method_too():
 
 def test_rivals_are_asked_for_by_name():
     assert len(BASELINES) == 8
-    rivals = {"fedrecovery", "fedrecovery-noise"}
+    rivals = {"fedrecovery", "fedrecovery-noise", "certified-removal"}
     assert rivals <= set(METHODS) - set(BASELINES)
+
+
+def test_what_cannot_run_on_shares_is_refused_there():
+    check("certified-removal", clear=True)
+    check("fedrecovery", clear=False)
+    message = "certified-removal needs Hessians over peers' whole data, which are never opened on"
+    with pytest.raises(PlanError, match=message):
+        check("certified-removal", clear=False)

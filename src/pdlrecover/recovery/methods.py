@@ -7,6 +7,7 @@ from pdlrecover.errors import PlanError
 from pdlrecover.field import Seeded, Source, SystemSource
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
+from pdlrecover.recovery.certified_removal import RemovalOptions, certified_removal
 from pdlrecover.recovery.fed_recovery import Noise, fed_recovery
 from pdlrecover.recovery.fine_tune import fine_tune
 from pdlrecover.recovery.historical import historical
@@ -26,6 +27,8 @@ class Settings:
     batch_size: int = 32
     noise: Noise = field(default_factory=Noise)
     """Of fedrecovery-noise."""
+    removal: RemovalOptions = field(default_factory=RemovalOptions)
+    """Of certified-removal."""
     noise_seed: int | None = None
     """Draw noise from this seed, to repeat a simulation; by default it is the system's."""
 
@@ -46,6 +49,8 @@ class Entry:
     start: Callable[[Original, Settings], Method]
     private: bool = True
     """Whether it runs on shares: it asks for nothing that is not opened there."""
+    needs: str = "single peers' updates"
+    """What it asks for that is not."""
 
 
 METHODS: dict[str, Entry] = {
@@ -68,6 +73,11 @@ METHODS |= {
     "fedrecovery-noise": Entry(
         lambda run, s: fed_recovery(run, s.noise, s.source("fedrecovery-noise"))
     ),
+    "certified-removal": Entry(
+        lambda run, s: certified_removal(run, s.removal, s.source("certified-removal")),
+        private=False,
+        needs="Hessians over peers' whole data",
+    ),
 }
 
 
@@ -83,6 +93,6 @@ def check(name: str, *, clear: bool = True) -> None:
         raise PlanError(f"no method is called {name!r}; there are {', '.join(METHODS)}")
     if not clear and not METHODS[name].private:
         raise PlanError(
-            f"{name} needs single peers' updates, which are never opened on shares; run it in the "
+            f"{name} needs {METHODS[name].needs}, which are never opened on shares; run it in the "
             "clear (--clear), or leave it out"
         )
