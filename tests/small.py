@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from pdlrecover import Federation, Tolerance
-from pdlrecover.recovery.methods import Settings
+from pdlrecover.recovery.methods import METHODS, Settings
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.schedule import Schedule
 
@@ -12,8 +12,12 @@ PEERS = 8
 REMOVED = (0, 1)
 TOLERANCE = Tolerance(colluders=1, dropouts=3, liars=1)
 SETTINGS = Settings(
-    options=Options(schedule=Schedule(preparation=4, period=8, final=3, buffer=3)), batch_size=8
+    options=Options(schedule=Schedule(preparation=4, period=8, final=3, buffer=3)),
+    batch_size=8,
+    noise_seed=1,
 )
+PRIVATE = tuple(name for name, entry in METHODS.items() if entry.private)
+"""The methods that run on shares."""
 
 
 def points(seed=0, count=30):

@@ -7,16 +7,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import small
+import torch
 
-from pdlrecover.adversary import Backdoor, BadUnlearn, MinMax, SignFlip, Trim
+from pdlrecover.adversary import Backdoor, BadUnlearn, LabelFlip, MinMax, SignFlip, Trim
 from pdlrecover.engines.custody import Clear, Faults, Shared
+from pdlrecover.engines.population import populate
 from pdlrecover.engines.simulation import Simulation
 from pdlrecover.errors import HistoryError, PlanError, ToleranceError
 from pdlrecover.field import F61, Seeded
 from pdlrecover.learning import mean_loss
 from pdlrecover.recovery.methods import METHODS, Settings
 from pdlrecover.recovery.pdlrecover import SGD_BLOCK, Options
-from pdlrecover.recovery.requests import Direction, Dots, Individual, Loss, Past, Removed
+from pdlrecover.recovery.requests import (
+    Direction,
+    Dots,
+    Head,
+    Individual,
+    LastLayer,
+    Loss,
+    Past,
+    Removed,
+)
 from pdlrecover.sharing import Scheme
 
 SHARED = small.trained()
@@ -35,7 +46,7 @@ def test_training_on_shares_and_in_the_clear_is_the_same_to_the_bit():
         np.testing.assert_array_equal(shared, clear)
 
 
-@pytest.mark.parametrize("method", [name for name, entry in METHODS.items() if entry.private])
+@pytest.mark.parametrize("method", small.PRIVATE)
 def test_every_private_method_on_shares_and_in_the_clear_is_the_same_to_the_bit(method):
     np.testing.assert_array_equal(
         recovered(SHARED, method).weights, recovered(CLEAR, method).weights
@@ -132,6 +143,10 @@ def one_request(request):
     [
         (Individual(round=0), "single peers' updates, which are never opened on shares"),
         (Loss(round=0), "training losses, which peers that share updates do not tell"),
+        (
+            Head(at=np.zeros(38), head=np.zeros((3, 6)), of="all"),
+            "Hessians over peers' whole data, which are never opened on shares",
+        ),
         (Past(rounds=(99,)), "round 99 was asked for"),
         (Dots(pairs=(1,), vectors=np.ones((1, 38))), "no pair of round 1"),
         (Direction(rounds=(0,), pairs=(1,), coefficients=(1.0,)), "no pair of round 1"),
@@ -237,7 +252,7 @@ def test_a_training_loss_is_the_weighted_mean_over_the_kept_peers_minibatches():
 
 @pytest.mark.parametrize("method", [name for name, entry in METHODS.items() if not entry.private])
 def test_shares_refuse_methods_that_need_single_updates_before_computing(method):
-    with pytest.raises(PlanError, match=f"{method} needs single peers' updates"):
+    with pytest.raises(PlanError, match=f"{method} needs {METHODS[method].needs}, which are never"):
         recovered(SHARED, method)
 
 
@@ -253,6 +268,74 @@ def test_liars_that_were_found_out_are_in_the_ledger():
 def test_nobody_can_lie_in_the_clear():
     with pytest.raises(PlanError, match="absent from openings or lie in them in the clear"):
         recovered(small.trained(clear=True, rounds=12), faults=Faults(absent=(6,)))
+
+
+def test_everybody_knows_where_the_last_layer_stands():
+    _, places, ledger = answer_of(LastLayer())
+    assert places.tolist() == [[*range(20 + 5 * c, 25 + 5 * c), 35 + c] for c in range(3)]
+    assert not ledger.openings
+
+
+@pytest.mark.parametrize(
+    ("of", "peers", "told"),
+    [
+        ("kept", range(2, 8), "6 kept peers together"),
+        ("removed", range(2), "the removed peers together"),
+        ("all", range(8), "all 8 peers together"),
+    ],
+)
+def test_head_sums_are_over_all_that_these_peers_hold(of, peers, told):
+    head = np.linspace(-1, 1, 18).reshape(3, 6)
+    _, found, ledger = answer_of(Head(at=np.zeros(38), head=head, of=of))
+    assert found.samples == sum(20 + peer for peer in peers)
+    # At zero weights the features are (0, …, 0, 1) for every sample, whatever its class.
+    labels = np.concatenate([small.points(seed=p, count=20 + p)[1] for p in peers])
+    for c, score in enumerate(head[:, -1]):
+        s, own = 1 / (1 + np.exp(-score)), int((labels == c).sum())
+        assert found.losses[c] == pytest.approx(
+            -own * np.log(s) - (found.samples - own) * np.log(1 - s)
+        )
+        assert found.gradient[c] == pytest.approx([0] * 5 + [found.samples * s - own])
+        assert found.hessian[c, -1, -1] == pytest.approx(found.samples * s * (1 - s))
+        assert np.count_nonzero(found.hessian[c]) == 1
+    entry = ledger.record()["opened"][f"head sums ({of})"]
+    assert entry == {"openings": 1, "numbers": 3 * (1 + 6 + 21) + 1, "of": told}
+    assert ledger.gradient_evaluations == len(peers)
+    assert ledger.exact_rounds == 0
+
+
+def test_malicious_peers_poison_all_they_hold_for_the_head():
+    flipped = LabelFlip(classes=3)
+    head = np.linspace(-1, 1, 18).reshape(3, 6)
+    w = np.linspace(-2, 2, 38)
+    sums = {}
+    for name, arguments in {
+        "clean": {},
+        "poisoned": {"malicious": (0,), "attack": flipped},
+    }.items():
+        people = small.federation(clear=True, **arguments).population
+        sums[name] = [people.head_sums(w, head, group) for group in ((0,), (1,), (0, 1))]
+    x, labels = small.points(seed=0, count=20)
+    alone = populate(
+        small.module(),
+        torch.from_numpy(x),
+        torch.from_numpy(2 - labels),
+        [np.arange(20)],
+        batch_size=8,
+    )
+    expected = alone.head_sums(w, head, (0,))
+    np.testing.assert_allclose(sums["poisoned"][0].gradient, expected.gradient)
+    assert not np.allclose(sums["clean"][0].gradient, expected.gradient)
+    np.testing.assert_array_equal(sums["poisoned"][1].gradient, sums["clean"][1].gradient)
+    np.testing.assert_allclose(
+        sums["poisoned"][2].hessian, sums["poisoned"][0].hessian + sums["poisoned"][1].hessian
+    )
+
+
+def test_asking_for_the_data_of_the_removed_where_nobody_is_says_so():
+    request = Head(at=np.zeros(38), head=np.zeros((3, 6)), of="all")
+    with pytest.raises(PlanError, match="data of the removed peers, and none is"):
+        CLEAR._simulation.drive(one_request(request), kept=range(8))
 
 
 def test_too_few_peers_to_answer_is_refused():

@@ -80,6 +80,7 @@ def test_a_missing_file_is_said(tmp_path):
         ({"methods": ("fedrecover",)}, "fedrecover needs single peers' updates"),
         ({"methods": ("fed-eraser",)}, "fed-eraser needs single peers' updates"),
         ({"methods": ("crab",)}, "crab needs single peers' updates"),
+        ({"methods": ("certified-removal",)}, "Hessians over peers' whole data, which are never"),
         ({"rounds": 10, "preparation": 8, "final": 8}, "do not fit a run of 10"),
         ({"attack": "label-flip", "malicious": 2, "attack_scale": 2.0}, "has no strength"),
         ({"block": 0}, "block must be at least 1"),

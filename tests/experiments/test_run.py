@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import small
 
 from pdlrecover.adversary import BadUnlearn, LittleIsEnough
 from pdlrecover.errors import HistoryError, PlanError
@@ -11,7 +12,6 @@ from pdlrecover.experiments.bound import BOUND, measure_bound
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.figures import draw_curves
 from pdlrecover.experiments.run import run
-from pdlrecover.recovery.methods import METHODS
 
 SMALL = Config(
     peers=10,
@@ -53,11 +53,10 @@ def test_undetected_attackers_stay_when_the_others_are_removed():
 
 @pytest.mark.slow
 def test_a_record_has_everything_that_is_promised(tmp_path):
-    private = tuple(name for name, entry in METHODS.items() if entry.private)
-    result = run(replace(SMALL, methods=private, clear=False), tmp_path)
+    result = run(replace(SMALL, methods=small.PRIVATE, clear=False), tmp_path)
     assert json.loads((tmp_path / "result.json").read_text()) == result
     assert {"config", "seed", "versions", "commit", "methods"} <= set(result)
-    assert set(result["methods"]) == {"poisoned", *private}
+    assert set(result["methods"]) == {"poisoned", *small.PRIVATE}
     for entry in result["methods"].values():
         assert {
             "accuracy",
@@ -82,6 +81,18 @@ def test_a_record_has_everything_that_is_promised(tmp_path):
     figure = draw_curves(result, tmp_path / "curves.svg").read_text()
     assert figure.startswith("<?xml")
     assert "pdlrecover" in figure
+
+
+def test_rivals_with_noise_give_the_same_result_again(tmp_path):
+    rivals = ("fedrecovery", "fedrecovery-noise", "certified-removal")
+    config = replace(SMALL, rounds=8, methods=("retrain", *rivals))
+    results = [run(config, tmp_path / name) for name in ("first", "second")]
+    for name in rivals:
+        first, second = (result["methods"][name] for result in results)
+        assert first["distance_to_retrain"] == second["distance_to_retrain"] > 0
+        assert first["exact_rounds"] == 0
+        assert first["curve"]["round"] == [8]
+    assert results[0]["methods"]["certified-removal"]["gradient_evaluations"] > 0
 
 
 @pytest.mark.slow

@@ -98,3 +98,10 @@ def test_unknown_and_empty_peers_are_refused() -> None:
         Batches([*PARTITION, np.array([], dtype=np.int64)], 0, 4)
     with pytest.raises(DataError, match="batch size of 0"):
         Batches(PARTITION, 0, 0)
+
+
+def test_everything_that_a_peer_holds_is_its_part():
+    parts = [np.array([4, 1]), np.array([0]), np.array([5, 2, 3])]
+    batches = Batches(parts, seed=0, batch_size=2)
+    for peer, part in enumerate(parts):
+        np.testing.assert_array_equal(batches.samples_of([peer]), part)

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import small
 from quadratics import ROUNDS, D, Quadratics, kinds, sgd
 
 from pdlrecover.errors import PlanError
+from pdlrecover.field import FixedPoint
 from pdlrecover.recovery.auto import AutoOptions, auto
-from pdlrecover.recovery.methods import BASELINES, METHODS, Settings, start
+from pdlrecover.recovery.methods import BASELINES, METHODS, Settings, check, start
 from pdlrecover.recovery.optimizers import SGD, Adam, Rate
 from pdlrecover.recovery.pdlrecover import SGD_BLOCK, HopelessError, Options, pdlrecover
 from pdlrecover.recovery.requests import (
@@ -148,7 +150,7 @@ def test_a_hopeless_replay_is_given_up():
         engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, guard_limit=3)))
 
 
-@pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if entry.private])
+@pytest.mark.parametrize("name", small.PRIVATE)
 def test_no_private_method_asks_for_an_individual_update(name):
     for optimizer in (sgd(), Adam(rate=Rate(peak=0.1))):
         engine = Quadratics(range(1, 4), optimizer)
@@ -273,3 +275,17 @@ def test_a_variant_changes_the_settings_it_names():
 def test_variants_that_cannot_be_are_refused(name):
     with pytest.raises(PlanError, match="is no variant of"):
         start(name, Quadratics(range(1, 4), sgd()).run, Settings())
+
+
+def test_rivals_are_asked_for_by_name():
+    assert len(BASELINES) == 8
+    rivals = {"fedrecovery", "fedrecovery-noise", "certified-removal"}
+    assert rivals <= set(METHODS) - set(BASELINES)
+
+
+def test_what_cannot_run_on_shares_is_refused_there():
+    check("certified-removal", clear=True)
+    check("fedrecovery", clear=False)
+    message = "certified-removal needs Hessians over peers' whole data, which are never opened on"
+    with pytest.raises(PlanError, match=message):
+        check("certified-removal", clear=False)

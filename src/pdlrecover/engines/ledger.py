@@ -9,6 +9,8 @@ It is nothing but the list of the method's requests, added up. Openings are coun
     removed sums     Σ_P g(w̄_t) over the removed peers
     individual       one peer's own update, stored or fresh
     losses           single numbers: the kept peers' mean training loss in a round
+    head sums        loss, gradient and Hessian of the last layer, over whole datasets: of the kept
+                     peers, of the removed ones, or of all; each peer's sum is one evaluation
 """
 
 from collections import Counter
@@ -19,6 +21,7 @@ from pdlrecover.engines.traffic import ELEMENT_BYTES, Traffic
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
+    Head,
     Individual,
     Loss,
     Past,
@@ -39,6 +42,8 @@ class Ledger:
     kept: int
     """Of how many peers the sums were."""
     traffic: Traffic
+    removed: int = 0
+    """How many peers were left out."""
     openings: Counter[str] = field(default_factory=Counter)
     numbers: Counter[str] = field(default_factory=Counter)
     exact_rounds: int = 0
@@ -85,6 +90,12 @@ class Ledger:
                 self.gradient_evaluations += count
             case Loss():
                 self._open("losses", 1, 1, 0)
+            case Head(head=head, of=of):
+                classes, features = head.shape
+                # A loss, a gradient and a symmetric matrix for each class; the count of samples.
+                count = classes * (1 + features + features * (features + 1) // 2) + 1
+                self._open(f"head sums ({of})", 1, count, ELEMENT_BYTES * count)
+                self.gradient_evaluations += self._peers(of)
             case Stepped(fallback=fallback):
                 self.fallback_rounds += fallback
 
@@ -113,8 +124,16 @@ class Ledger:
             },
         }
 
+    def _peers(self, of: str) -> int:
+        return {"kept": self.kept, "removed": self.removed}.get(of, self.kept + self.removed)
+
     def _of(self, kind: str) -> str:
-        special = {"individual": "one peer", "removed sums": "the removed peers together"}
+        special = {
+            "individual": "one peer",
+            "removed sums": "the removed peers together",
+            "head sums (removed)": "the removed peers together",
+            "head sums (all)": f"all {self.kept + self.removed} peers together",
+        }
         return special.get(kind, f"{self.kept} kept peers together")
 
     def split_seconds(self) -> dict[str, float]:

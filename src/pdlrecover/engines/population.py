@@ -10,8 +10,9 @@ Rules:
   whatever the order and the number of those asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -24,14 +25,16 @@ from pdlrecover.field import FixedPoint
 from pdlrecover.learning import (
     Batches,
     FlatModel,
+    LinearHead,
     LocalTraining,
     Updates,
     clip,
     data_weights,
+    one_vs_rest,
 )
 from pdlrecover.learning.flat_model import as_tensor
 from pdlrecover.learning.partition import Partition
-from pdlrecover.recovery.requests import Individuals, Vector
+from pdlrecover.recovery.requests import HeadSums, Individuals, Vector
 
 Integers = NDArray[np.int64]
 Peers = NDArray[np.int64]
@@ -44,6 +47,10 @@ class _Sides:
     bad: slice | Peers
     good: slice | Peers
     context: Context
+
+
+_PIECE = 4096
+"""So many samples go through the model at once."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -187,6 +194,48 @@ class Population:
         return Individuals(
             values=updates.numpy()[rows].copy(), weights=self.updates.weights[list(peers)]
         )
+
+    @cached_property
+    def head(self) -> LinearHead:
+        """The model's last linear layer; raises where there is none to replace."""
+        return LinearHead(self.updates.model)
+
+    def head_sums(self, at: Vector, head: Vector, peers: Sequence[int]) -> HeadSums:
+        """Return the sums of one-vs-rest losses over all that these peers hold."""
+        features = self.head.extractor(at)
+        losses, gradient, hessian, samples = np.zeros(len(head)), np.zeros(head.shape), None, 0
+        for x, y in self._whole_data(at, peers):
+            parts = one_vs_rest(features(x), y.numpy(), head)
+            losses += parts[0]
+            gradient += parts[1]
+            hessian = parts[2] if hessian is None else hessian + parts[2]
+            samples += len(y)
+        if hessian is None:
+            raise PlanError("sums over the data of no peers were asked for")
+        return HeadSums(losses=losses, gradient=gradient, hessian=hessian, samples=samples)
+
+    def _whole_data(
+        self, at: Vector, peers: Sequence[int]
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield all that these peers hold, piece by piece.
+
+        A malicious peer poisons its whole data as if it were one minibatch. Attacks on updates do
+        not touch data.
+        """
+        honest = [self.batches.samples_of([p]) for p in peers if not self._malicious[p]]
+        if honest:
+            rows = torch.from_numpy(np.concatenate(honest))
+            for start in range(0, len(rows), _PIECE):
+                piece = rows[start : start + _PIECE]
+                yield self.x[piece], self.y[piece]
+        for peer in peers:
+            if self._malicious[peer]:
+                rows = torch.from_numpy(self.batches.samples_of([peer]))
+                context = Context.of(
+                    seed=self.seed, round=0, w=at, places=[int(self._places[peer])]
+                )
+                x, y = self.attack.poison(self.x[rows][None], self.y[rows][None], context)
+                yield x[0], y[0]
 
 
 def _rows(numbers: Peers) -> slice | Peers:

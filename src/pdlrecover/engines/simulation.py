@@ -31,8 +31,11 @@ from pdlrecover.recovery import agreement
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
+    Head,
+    HeadSums,
     Individual,
     Individuals,
+    LastLayer,
     Loss,
     Method,
     Past,
@@ -53,6 +56,7 @@ PUBLIC_LIMIT = 1 << 20
 """Public vectors of dot products are rounded to integers below this in magnitude."""
 
 Observer = Callable[[Stepped], None]
+Answer = Sum | Vector | Individuals | HeadSums | Integers | float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,7 +92,7 @@ class Simulation:
         """Run a method to its end, answering its requests for the kept peers."""
         session = _Session(self, tuple(sorted(kept)), record, faults or Faults())
         ledger = session.ledger
-        answer: Sum | Vector | Individuals | float | None = None
+        answer: Answer | None = None
         while True:
             try:
                 with session.timed("estimation"):
@@ -122,7 +126,8 @@ class _Session:
             rounds=1,
             taking_part=len(kept),
         )
-        self.ledger = Ledger(kept=len(kept), traffic=traffic)
+        removed = self._population.peers - len(kept)
+        self.ledger = Ledger(kept=len(kept), removed=removed, traffic=traffic)
         if isinstance(self.custody, Shared):
             self.ledger.liars = self.custody.caught
         self._fresh: OrderedDict[int, Integers] = OrderedDict()
@@ -136,7 +141,7 @@ class _Session:
         finally:
             self.ledger.seconds[part] += time.perf_counter() - start
 
-    def answer(self, request: Request) -> Sum | Vector | Individuals | float:
+    def answer(self, request: Request) -> Answer:
         match request:
             case Update():
                 return self._update(request)
@@ -152,6 +157,10 @@ class _Session:
                 return self._individual(request)
             case Loss(round=t):
                 return self._loss(t)
+            case LastLayer():
+                return self._population.head.places
+            case Head():
+                return self._head(request)
             case _:
                 raise PlanError(f"nothing answers a {type(request).__name__}")
 
@@ -221,6 +230,24 @@ class _Session:
                 "run it in the clear (--clear), or choose another method"
             )
         return self._population.loss(t, self._history.models[t], self._kept)
+
+    def _head(self, request: Head) -> HeadSums:
+        """Return sums over whole datasets, where nothing is private.
+
+        By linearity they could be dealt and opened like updates; this engine does not.
+        """
+        if not isinstance(self.custody, Clear):
+            raise PlanError(
+                "this method asks for Hessians over peers' whole data, which are never opened on "
+                "shares; run it in the clear (--clear), or choose another method"
+            )
+        everybody = range(self._population.peers)
+        removed = [peer for peer in everybody if peer not in set(self._kept)]
+        if not removed:
+            raise PlanError("this method asks for the data of the removed peers, and none is")
+        asked = {"kept": self._kept, "removed": removed, "all": everybody}[request.of]
+        with self.timed("gradient"):
+            return self._population.head_sums(request.at, request.head, asked)
 
     def _dots(self, request: Dots) -> Vector:
         """Open dot products; each vector is first scaled to 20 bits, by a power of two.

@@ -4,6 +4,7 @@ Rules:
 
 - A method's result is written as soon as it is there, so an interrupted experiment goes on where
   it was when the same command is given again; the training history stays beside it until the end.
+- Noise that a method adds is a function of the seed, so that a result can be repeated.
 - Rates are fractions of 1. Seconds are the engine's: evaluation and progress are not in them.
 """
 
@@ -251,6 +252,7 @@ def _recover(world: World, name: str, result: Record, progress: Progress | None)
         budget=used,
         accelerated_rounds=config.accelerated_rounds,
         batch_size=config.batch_size,
+        noise_seed=config.seed,
     )
     if progress:
         progress.start(name, config.rounds)

@@ -5,6 +5,7 @@ from pdlrecover.learning.datasets import Dataset, load
 from pdlrecover.learning.downloads import download
 from pdlrecover.learning.evaluation import accuracy, mean_loss, predictions
 from pdlrecover.learning.flat_model import FlatModel, Weights
+from pdlrecover.learning.heads import LinearHead, one_vs_rest
 from pdlrecover.learning.updates import (
     LocalTraining,
     Updates,
@@ -18,6 +19,7 @@ __all__ = [
     "Batches",
     "Dataset",
     "FlatModel",
+    "LinearHead",
     "LocalTraining",
     "Updates",
     "Weights",
@@ -29,5 +31,6 @@ __all__ = [
     "gradients",
     "load",
     "mean_loss",
+    "one_vs_rest",
     "predictions",
 ]

@@ -4,11 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from pdlrecover.errors import PlanError
+from pdlrecover.field import Seeded, Source, SystemSource
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
+from pdlrecover.recovery.certified_removal import RemovalOptions, certified_removal
 from pdlrecover.recovery.crab import CrabOptions, crab
 from pdlrecover.recovery.delta_grad import DeltaGradOptions, delta_grad
 from pdlrecover.recovery.fed_eraser import FedEraserOptions, fed_eraser
+from pdlrecover.recovery.fed_recovery import Noise, fed_recovery
 from pdlrecover.recovery.fedrecover import FedRecoverOptions, fedrecover
 from pdlrecover.recovery.fine_tune import fine_tune
 from pdlrecover.recovery.historical import historical
@@ -35,6 +38,17 @@ class Settings:
     crab: CrabOptions = field(default_factory=CrabOptions)
     delta_grad: DeltaGradOptions = field(default_factory=DeltaGradOptions)
 
+    noise: Noise = field(default_factory=Noise)
+    """Of fedrecovery-noise."""
+    removal: RemovalOptions = field(default_factory=RemovalOptions)
+    """Of certified-removal."""
+    noise_seed: int | None = None
+    """Draw noise from this seed, to repeat a simulation; by default it is the system's."""
+
+    def source(self, name: str) -> Source:
+        """Return where a method takes its noise from."""
+        return SystemSource() if self.noise_seed is None else Seeded(f"{name} {self.noise_seed}")
+
     def varied(self, overrides: dict[str, int]) -> "Settings":
         """Return these settings with some numbers changed; see `VARIED`."""
         rounds = overrides.get("rounds")
@@ -60,7 +74,9 @@ class Entry:
 
     start: Callable[[Original, Settings], Method]
     private: bool = True
-    """Whether it runs on shares: it never asks for a single peer's update."""
+    """Whether it runs on shares: it asks for nothing that is not opened there."""
+    needs: str = "single peers' updates"
+    """What it asks for that is not."""
 
 
 METHODS: dict[str, Entry] = {
@@ -77,11 +93,21 @@ METHODS: dict[str, Entry] = {
 }
 BASELINES = tuple(METHODS)
 """What a sensible user would try; rivals are asked for by name, most need more than sums."""
+
 METHODS |= {
     "fedrecover": Entry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
     "fed-eraser": Entry(lambda run, s: fed_eraser(run, s.fed_eraser), private=False),
     "crab": Entry(lambda run, s: crab(run, s.crab), private=False),
     "delta-grad": Entry(lambda run, s: delta_grad(run, s.delta_grad)),
+    "fedrecovery": Entry(lambda run, s: fed_recovery(run)),
+    "fedrecovery-noise": Entry(
+        lambda run, s: fed_recovery(run, s.noise, s.source("fedrecovery-noise"))
+    ),
+    "certified-removal": Entry(
+        lambda run, s: certified_removal(run, s.removal, s.source("certified-removal")),
+        private=False,
+        needs="Hessians over peers' whole data",
+    ),
 }
 
 
@@ -114,6 +140,6 @@ def check(name: str, *, clear: bool = True) -> None:
     Settings().varied(overrides)
     if not clear and not METHODS[base].private:
         raise PlanError(
-            f"{base} needs single peers' updates, which are never opened on shares; run it in the "
+            f"{base} needs {METHODS[base].needs}, which are never opened on shares; run it in the "
             "clear (--clear), or leave it out"
         )

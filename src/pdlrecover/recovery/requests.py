@@ -4,11 +4,12 @@ Rules:
 
 - A method is a generator: it yields requests and is sent the answers, and returns the model. It
   never sees a share, a socket or a clock; whatever engine drives it, its text is the same.
-- Each request but `Stepped` is one opening. What is opened is always about the *kept* peers, whom
-  the engine knows and the method does not; only `Removed` is about the others. So the list of
-  requests is the list of what was revealed: the ledger.
+- Each request but `Stepped` and `LastLayer` is one opening. What is opened is always about the
+  *kept* peers, whom the engine knows and the method does not; only `Removed` and `Head` may be
+  about the others. So the list of requests is the list of what was revealed: the ledger.
 - `Individual` and `Loss` are what private methods never ask for. Rivals do, and a private engine
-  refuses them.
+  refuses them. `Head` it refuses too: those are sums, which could be dealt and opened like updates,
+  but they are far longer than an update and have another bound, and no engine here encodes them.
 - A sum comes with the sum of the peers' weights: Σ gᵢ and Σ αᵢ, opened together.
 - A pair is named by its round b: it is the shared difference of the fresh sum of an `Update` in
   round b and the stored sum of that round. It exists once that update has been asked for.
@@ -16,7 +17,7 @@ Rules:
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ from pdlrecover.field import FixedPoint
 
 Vector = NDArray[np.float64]
 """Public real numbers: a model, a direction."""
+Whose = Literal["kept", "removed", "all"]
+"""A group of peers."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,6 +99,30 @@ class Loss:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class LastLayer:
+    """Where the weights of the model's last linear layer stand in the flat vector.
+
+    Answer: integers (classes, features), the bias being the last feature. Everybody knows the
+    model's layers, so nothing is opened.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Head:
+    """Sums of one-vs-rest logistic losses over whole datasets, not minibatches. Answer: `HeadSums`.
+
+    They are those of a linear head in place of the last layer, on the features that the model
+    `at` computes, each of length 1: see `learning.heads`. Malicious peers poison their data.
+    """
+
+    at: Vector
+    head: Vector
+    """(classes, features): where the sums are taken."""
+    of: Whose
+    """Over whose data."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Stepped:
     """No request but news: the model after a round, for curves and progress. No answer."""
 
@@ -107,7 +134,9 @@ class Stepped:
     """Whether it was exact because the guard asked for it."""
 
 
-Request = Update | Past | Dots | Direction | Removed | Individual | Loss | Stepped
+Request = (
+    Update | Past | Dots | Direction | Removed | Individual | Loss | LastLayer | Head | Stepped
+)
 Method = Generator[Request, Any, Vector]
 """A recovery under way; it returns the recovered model."""
 
@@ -136,6 +165,19 @@ class Individuals:
     def total(self) -> Sum:
         """Their sum."""
         return Sum(values=self.values.sum(axis=0, dtype=float), weight=float(self.weights.sum()))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeadSums:
+    """Sums over samples of the logistic losses of every class against the rest."""
+
+    losses: Vector
+    """(classes,)."""
+    gradient: Vector
+    """(classes, features)."""
+    hessian: Vector
+    """(classes, features, features): of each class by itself; those across classes are zero."""
+    samples: int
 
 
 class Stepper(Protocol):
