@@ -1,10 +1,10 @@
 """Table III and the curves: how good each method's model is, and how it gets there."""
 
 from pdlrecover.experiments import paper
+from pdlrecover.experiments.collection import Results, number, percent
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Figure, Table
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
-from pdlrecover.experiments.results import Results, number, percent
 from pdlrecover.experiments.run import POISONED
 from pdlrecover.experiments.scale import LEAVERS, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS

@@ -1,9 +1,9 @@
 """Accuracy by the number of removed peers, and by the number of exact rounds."""
 
+from pdlrecover.experiments.collection import Results
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Document, Figure, Series
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
-from pdlrecover.experiments.results import Results
 from pdlrecover.experiments.run import POISONED
 from pdlrecover.experiments.scale import LEAVERS, Scale
 

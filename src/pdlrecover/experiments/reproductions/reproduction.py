@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pdlrecover.experiments.collection import Results
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Document
-from pdlrecover.experiments.results import Results
 from pdlrecover.experiments.scale import Scale
 
 

@@ -7,10 +7,10 @@ with shares on (the typical m only) what is dealt and opened is in the time.
 from dataclasses import replace
 
 from pdlrecover.experiments import paper
+from pdlrecover.experiments.collection import Results, number
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
-from pdlrecover.experiments.results import Results, number
 from pdlrecover.experiments.scale import LEAVERS, Scale
 
 METHODS = ("retrain", "pdlrecover")
