@@ -2,15 +2,15 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test check lint bench docs clean
+.PHONY: demo test check lint browser bench docs clean
 
 demo: .venv/.runtime
 	$(BIN)/pdlrecover demo
 
-test: .venv/.dev lint
+test: .venv/.dev lint browser
 	$(BIN)/pytest
 
-check: .venv/.dev lint
+check: .venv/.dev lint browser
 	$(BIN)/pytest -m "not slow"
 
 lint: .venv/.dev
@@ -19,6 +19,9 @@ lint: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/tables.py --check
+
+browser:
+	@bash tests/chromium.sh
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/sharing.py --record results/benchmarks/sharing.json

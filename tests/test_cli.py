@@ -71,6 +71,8 @@ def test_simulate_writes_a_result(tmp_path):
     assert list(record["methods"]) == ["poisoned", "retrain", "pdlrecover"]
     assert str(out / "curves.svg") in result.stdout
     assert (out / "curves.svg").exists()
+    assert f"Report: {out / 'report.html'}" in result.stdout
+    assert "PDLRecover reached" in (out / "report.html").read_text()
     again = run("simulate", *flags, "--seed", "3")
     assert again.returncode == 0
     other = run("simulate", *flags, "--seed", "4")
@@ -119,6 +121,15 @@ def test_the_demo_tells_the_whole_story(tmp_path):
     assert methods["pdlrecover"]["accuracy"] >= methods["retrain"]["accuracy"] - 0.01
     assert methods["pdlrecover"]["exact_rounds"] <= 0.25 * 240
     assert "Record:" in result.stdout
+    assert f"Report: {tmp_path / 'report.html'}" in result.stdout
+    assert (tmp_path / "report.html").exists()
+
+
+def test_a_report_of_nothing_is_one_sentence_and_exit_code_2(tmp_path):
+    result = run("report", str(tmp_path))
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: {tmp_path} has no document.json or result.json")
+    assert result.stderr.count("\n") == 1
 
 
 def test_download_knows_what_it_can_fetch(tmp_path):

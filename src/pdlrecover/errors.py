@@ -10,7 +10,8 @@
     │   ├── ModelError      a model that cannot be trained together
     │   ├── AttackError     an attack that is not known, or a strength it cannot have
     │   ├── PlanError       a training or recovery that cannot be run as asked
-    │   └── HistoryError    a stored history that is damaged, incomplete, or another run's
+    │   ├── HistoryError    a stored history that is damaged, incomplete, or another run's
+    │   └── RecordError     a record of results that is missing, damaged, or of another format
     └── RemoteError         what other peers sent cannot be right
         └── LiarsError      more wrong shares than can be told from right ones
 
@@ -29,6 +30,7 @@ __all__ = [
     "PDLRecoverError",
     "PlanError",
     "RangeError",
+    "RecordError",
     "RemoteError",
     "ShareError",
     "ToleranceError",
@@ -77,6 +79,10 @@ class PlanError(LocalError):
 
 class HistoryError(LocalError):
     """A stored history is damaged or incomplete, or belongs to another run."""
+
+
+class RecordError(LocalError):
+    """A record of results is missing, damaged, or of another format, or its page has no place."""
 
 
 class RemoteError(PDLRecoverError):

@@ -18,6 +18,7 @@ from pdlrecover.recovery.requests import (
     Dots,
     Individual,
     Past,
+    Removed,
     Stepped,
     Sum,
     Update,

@@ -10,6 +10,7 @@ import pdlrecover
 from pdlrecover.cli.demo import demo
 from pdlrecover.cli.download import download
 from pdlrecover.cli.plan import plan
+from pdlrecover.cli.report import report
 from pdlrecover.cli.reproduce import reproduce
 from pdlrecover.cli.simulate import simulate
 from pdlrecover.errors import PDLRecoverError
@@ -34,6 +35,7 @@ app.command(
 )(simulate)
 app.command(epilog="Example: `pdlrecover download mnist --data-dir data`")(download)
 app.command(epilog="Example: `pdlrecover reproduce bound --out out/bound`")(reproduce)
+app.command(epilog="Example: `pdlrecover report out/mnist out/har --out both.html`")(report)
 
 
 @app.callback(invoke_without_command=True)

@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 
 from pdlrecover.cli.simulate import run_and_show
-from pdlrecover.cli.tables import percent
 from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.words import percent
 
 DEMO = Config(
     dataset="digits",
@@ -24,7 +24,7 @@ DEMO = Config(
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where result.json and the figure go.")] = Path(
+    out: Annotated[Path, typer.Option(help="Where result.json and the report go.")] = Path(
         "out/demo"
     ),
 ) -> None:

@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pdlrecover.cli.tables import readable
 from pdlrecover.engines.traffic import Traffic
+from pdlrecover.experiments.words import readable
 from pdlrecover.sharing import Tolerance
 
 

@@ -12,6 +12,8 @@ from pdlrecover.cli.progress import Bars
 from pdlrecover.cli.tables import results_table
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.figures import draw_curves
+from pdlrecover.experiments.report import write_report
+from pdlrecover.experiments.results import documents_from_result
 from pdlrecover.experiments.run import run
 from pdlrecover.recovery.methods import METHODS
 
@@ -28,9 +30,9 @@ DEFAULTS = {key: str(value) for key, value in Config().record().items()}
 
 def simulate(
     config: Annotated[Path | None, typer.Option(help="A TOML file with these same keys.")] = None,
-    out: Annotated[Path, typer.Option(help="Where result.json, curves and models go.")] = Path(
-        "out/simulation"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Where result.json, the report, curves and models go.")
+    ] = Path("out/simulation"),
     data_dir: Annotated[
         Path | None,
         typer.Option(
@@ -228,5 +230,6 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> dict[str, 
     console.print(results_table(result))
     if result.get("dataset_note"):
         say(f"Note: {result['dataset_note']}.")
-    say(f"Curves: {figure}\nRecord: {out / 'result.json'}")
+    report = write_report(documents_from_result(result), out / "report.html")
+    say(f"Report: {report}\nCurves: {figure}\nRecord: {out / 'result.json'}")
     return result

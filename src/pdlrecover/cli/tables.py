@@ -4,6 +4,8 @@ from typing import Any
 
 from rich.table import Table
 
+from pdlrecover.experiments.words import percent, readable
+
 
 def results_table(result: dict[str, Any]) -> Table:
     """Return what each method reached and what it cost, from a result record."""
@@ -42,20 +44,6 @@ def results_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def percent(rate: float | None) -> str:
-    """Return a rate in percent, or a dash."""
-    return "–" if rate is None else f"{100 * rate:.1f}%"
-
-
 def ratio(value: float | None) -> str:
     """Return a ratio to two places, or a dash."""
     return "–" if value is None else f"{value:.2f}"
-
-
-def readable(size: float) -> str:
-    """Return a number of bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"

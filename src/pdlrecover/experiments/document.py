@@ -7,6 +7,8 @@ record is JSON, so that a page can be drawn again without running anything.
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from pdlrecover.errors import RecordError
+
 Cell = str | float | int | None
 
 
@@ -22,6 +24,10 @@ class Series:
     points: bool = False
     """Draw separate points, not a line."""
 
+    def __post_init__(self) -> None:
+        if not len(self.x) == len(self.y) == len(self.y if self.spread is None else self.spread):
+            raise RecordError(f"the series {self.name!r} does not have as many y as x")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
@@ -35,6 +41,8 @@ class Figure:
     command: str
     """What was run to get this."""
     note: str = ""
+    log: bool = False
+    """The vertical axis is logarithmic; what is not positive is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +55,19 @@ class Table:
     command: str
     note: str = ""
 
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise RecordError(f"a row of {self.title!r} does not have {len(self.columns)} cells")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """One number that a busy person looks at first: "1.4%", backdoor success, "was 99.5%"."""
+
+    value: str
+    label: str
+    note: str = ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
@@ -56,10 +77,13 @@ class Document:
     title: str
     summary: list[str]
     """A few sentences that a busy person understands."""
+    facts: list[Fact] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     ledger: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By method: what it opened, as in the result records."""
+    """By method: what it opened, as in the result records: {kind: {openings, numbers, of}}."""
+    note: str = ""
+    """Where it comes from: versions, commit, seeds."""
 
     def record(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -74,4 +98,5 @@ class Document:
             for f in values.pop("figures")
         ]
         tables = [Table(**t) for t in values.pop("tables")]
-        return cls(**values, figures=figures, tables=tables)
+        facts = [Fact(**f) for f in values.pop("facts", [])]
+        return cls(**values, figures=figures, tables=tables, facts=facts)

@@ -1,0 +1,35 @@
+"""`pdlrecover report`: the page again, from one or several results."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from pdlrecover.experiments.records import read_documents
+from pdlrecover.experiments.report import write_report
+
+
+def report(
+    results: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR…",
+            help="Folders with a result.json or document.json, or such files themselves.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page; report.html in the first folder if not said."),
+    ] = None,
+) -> None:
+    """Write a page of results: curves, tables, and who saw what, in one file without network.
+
+    Results that differ only in their seed are put together: means, and the spread as bands.
+    """
+    documents = read_documents(results)
+    first = results[0] if results[0].is_dir() else results[0].parent
+    page = first / "report.html" if out is None else out
+    written = write_report(documents, page / "report.html" if page.is_dir() else page)
+    Console().print(f"Report: {written}", soft_wrap=True, highlight=False)

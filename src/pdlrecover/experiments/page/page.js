@@ -1,0 +1,77 @@
+// What the page does when it has loaded: figures, ledgers, sorting, copying, and the theme.
+
+/** Sorts a table by a column: first up, then down. Cells without a value come last. */
+function sortable(table) {
+  const heads = [...table.tHead.rows[0].cells];
+  const body = table.tBodies[0];
+  heads.forEach((head, column) => {
+    head.querySelector("button").addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      const numeric = head.classList.contains("number");
+      const value = (row) => row.cells[column].dataset.value;
+      const compare = (a, b) => {
+        if (a === undefined || b === undefined) return (a === undefined) - (b === undefined);
+        const order = numeric ? Number(a) - Number(b) : a.localeCompare(b, "en", { numeric: true });
+        return down ? -order : order;
+      };
+      body.append(...[...body.rows].sort((a, b) => compare(value(a), value(b))));
+      heads.forEach((each) => each.setAttribute("aria-sort", "none"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    });
+  });
+}
+
+/** Copies the command beside a button, and says so. */
+function copying(button) {
+  button.addEventListener("click", async () => {
+    const code = button.parentElement.querySelector("code");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+    } catch {
+      // Without a clipboard for scripts: select it, and copy as by hand.
+      getSelection().selectAllChildren(code);
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  });
+}
+
+/** Light or dark: what the reader chose before, else what the system says. */
+function theme(button) {
+  const root = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+  const tell = () => {
+    button.textContent = isDark() ? "Light" : "Dark";
+    button.setAttribute("aria-label", isDark() ? "Use light colours" : "Use dark colours");
+  };
+  try {
+    const kept = localStorage.getItem("theme");
+    if (kept === "light" || kept === "dark") root.dataset.theme = kept;
+  } catch {
+    // No storage for this page: the choice lasts as long as the page is open.
+  }
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try {
+      localStorage.setItem("theme", root.dataset.theme);
+    } catch {
+      // As above.
+    }
+    tell();
+  });
+  system.addEventListener("change", tell);
+  tell();
+}
+
+const documents = JSON.parse(document.getElementById("documents").textContent);
+for (const holder of document.querySelectorAll("figure")) {
+  chart(holder, documents[holder.dataset.document].figures[holder.dataset.figure]);
+}
+for (const holder of document.querySelectorAll(".ledger")) {
+  ledgerPicture(holder, documents[holder.dataset.document].ledger);
+}
+document.querySelectorAll("main table").forEach(sortable);
+document.querySelectorAll(".copy").forEach(copying);
+theme(document.getElementById("theme"));

@@ -1,0 +1,65 @@
+// The values under the pointer, or at the place that the arrow keys have reached.
+
+/** Shows the values at the place that the pointer or the arrow keys choose. */
+function reader(plot, svg, figure, visible, { left, top, at, bottom, from }) {
+  const places = [...new Set(visible.flatMap(({ x }) => x))].sort((a, b) => a - b);
+  let group = null;
+  let tip = null;
+  let chosen = -1;
+
+  function clear() {
+    group?.remove();
+    tip?.remove();
+    group = tip = null;
+  }
+  function show(index) {
+    clear();
+    if (!places.length) return;
+    chosen = Math.max(0, Math.min(places.length - 1, index));
+    const place = places[chosen];
+    const rows = visible
+      .map((series) => ({ series, i: series.x.indexOf(place) }))
+      .filter(({ series, i }) => i >= 0 && series.y[i] !== null && !Number.isNaN(at(series.y[i])))
+      .sort((a, b) => b.series.y[b.i] - a.series.y[a.i]);
+    group = draw(svg, "g", {});
+    draw(group, "line", { class: "cursor", x1: left(place), x2: left(place), y1: from, y2: bottom });
+    tip = add(plot, "div", { class: "tip", role: "status" });
+    add(tip, "div", {}, `${figure.x} ${shown(place)}`);
+    const body = add(add(tip, "table"), "tbody");
+    for (const { series, i } of rows) {
+      const mark = draw(group, "circle", { class: "mark", cx: left(place), cy: top(series.y[i]), r: 3.5 });
+      mark.style.setProperty("--c", styleOf(series.name).colour);
+      const row = add(body, "tr", OURS.test(series.name) ? { class: "ours" } : {});
+      const head = add(row, "th", { scope: "row" });
+      swatch(head, series);
+      head.append(series.name);
+      const half = series.spread && series.spread[i];
+      add(row, "td", {}, shown(series.y[i]) + (half ? ` ± ${shown(half)}` : ""));
+    }
+    const scale = plot.clientWidth / svg.viewBox.baseVal.width;
+    const x = left(place) * scale;
+    const beside = x + 14 + tip.offsetWidth > plot.clientWidth ? x - 14 - tip.offsetWidth : x + 14;
+    tip.style.left = `${Math.max(0, Math.min(beside, plot.clientWidth - tip.offsetWidth))}px`;
+    tip.style.top = `${from * scale}px`;
+  }
+  function nearest(event) {
+    const box = svg.getBoundingClientRect();
+    const x = ((event.clientX - box.left) * svg.viewBox.baseVal.width) / box.width;
+    let best = 0;
+    places.forEach((place, i) => {
+      if (Math.abs(left(place) - x) < Math.abs(left(places[best]) - x)) best = i;
+    });
+    show(best);
+  }
+  svg.addEventListener("pointermove", nearest);
+  svg.addEventListener("pointerdown", nearest);
+  svg.addEventListener("pointerleave", clear);
+  svg.addEventListener("blur", clear);
+  svg.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -places.length, End: places.length }[event.key];
+    if (step) show(chosen + step);
+    else if (event.key === "Escape") clear();
+    else return;
+    event.preventDefault();
+  });
+}

@@ -1,0 +1,74 @@
+// What charts and ledgers are drawn with: elements, the looks of a series, numbers, round ticks.
+
+const SVG = "http://www.w3.org/2000/svg";
+const OURS = /^pdlrecover/i;
+const KNOWN = { poisoned: "var(--alarm)", retrain: "var(--ink)" };
+const DASHES = ["", "7 4", "2 4", "9 4 2 4", "12 3"];
+const HUES = 6;
+const styles = new Map();
+
+/** Makes an element of an SVG, and puts it into its parent. */
+function draw(parent, name, attributes = {}, text = null) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== null) made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+/** Makes an HTML element, and puts it into its parent. */
+function add(parent, name, attributes = {}, text = null) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== null) made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+/** A series looks the same in all figures of the page: ours, the known ones, then in turn. */
+function styleOf(name) {
+  if (!styles.has(name)) {
+    const turn = [...styles.keys()].filter((known) => !OURS.test(known) && !(known in KNOWN)).length;
+    const ours = OURS.test(name);
+    const first = ours && ![...styles.keys()].some((known) => OURS.test(known));
+    let colour = `var(--series-${turn % HUES})`;
+    let dash = DASHES[(turn + 1) % DASHES.length];
+    if (first) [colour, dash] = ["var(--ours)", ""];
+    else if (name in KNOWN) [colour, dash] = [KNOWN[name], name === "retrain" ? "1 6" : ""];
+    styles.set(name, { colour, dash, ours });
+  }
+  return styles.get(name);
+}
+
+/** A short piece of a series' line, or a point of it, for legends and tips. */
+function swatch(parent, { name, points }) {
+  const { colour, dash, ours } = styleOf(name);
+  const svg = draw(parent, "svg", { viewBox: "0 0 22 10", "aria-hidden": "true" });
+  if (points) draw(svg, "circle", { class: "point", cx: 11, cy: 5, r: 4 });
+  else draw(svg, "line", { class: ours ? "line ours" : "line", x1: 1, x2: 21, y1: 5, y2: 5, "stroke-dasharray": dash });
+  svg.style.setProperty("--c", colour);
+}
+
+/** A number as people write it; powers of ten for the very large and the very small. */
+function shown(value) {
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e7)) {
+    const power = Math.floor(Math.log10(size) + 1e-12);
+    const raised = String(power).replace(/./g, (c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]);
+    const factor = Number((value / 10 ** power).toPrecision(3));
+    return factor === 1 ? `10${raised}` : `${factor}·10${raised}`;
+  }
+  return Number(value.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 6 });
+}
+
+/** Round numbers from low to high, about so many. */
+function ticks(low, high, wanted) {
+  const raw = (high - low) / Math.max(1, wanted);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= raw * 0.75);
+  const made = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) {
+    made.push(Number((k * step).toPrecision(12)));
+  }
+  return made;
+}

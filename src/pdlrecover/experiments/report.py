@@ -1,0 +1,221 @@
+"""The report page: documents as one HTML file that needs nothing else, and no network.
+
+Rules:
+
+- Everything written in a record is text: it is escaped here, and the script only ever sets text.
+- Text and tables are plain HTML, so that they are there without the script; it draws the curves and
+  the ledger from the JSON that is embedded, sorts, and switches.
+- A content security policy allows the page's own style and script, by their digests, and nothing
+  else: no request can leave it.
+"""
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from pdlrecover.errors import RecordError
+from pdlrecover.experiments.document import Cell, Document, Fact, Figure, Table
+
+SCRIPTS = ("svg.js", "reader.js", "chart.js", "ledger.js", "page.js")
+SEVERAL = "PDLRecover report"
+"""The title of a page with more than one document."""
+OURS = "pdlrecover"
+
+
+def write_report(documents: Sequence[Document], path: Path) -> Path:
+    """Write the page of these documents; return where it is."""
+    page = render(documents)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path} cannot be written: {error.strerror}") from error
+    return path
+
+
+def render(documents: Sequence[Document]) -> str:
+    """Return the page of these documents."""
+    style = _part("page.css")
+    script = '"use strict";\n' + "\n".join(_part(name) for name in SCRIPTS)
+    title = documents[0].title if len(documents) == 1 else SEVERAL
+    return Template(_part("page.html")).substitute(
+        title=escape(title),
+        style=style,
+        style_digest=_digest(style),
+        script=script,
+        script_digest=_digest(script),
+        contents=_contents(documents) if len(documents) > 1 else "",
+        body="\n".join(_section(d, i, len(documents) > 1) for i, d in enumerate(documents)),
+        data=embedded([document.record() for document in documents]),
+    )
+
+
+def embedded(value: Any) -> str:
+    """Return JSON that may stand inside a script element: `<`, `>` and `&` are written as escapes.
+
+    JSON knows no infinity and no nan: they become null.
+    """
+    text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _contents(documents: Sequence[Document]) -> str:
+    links = "".join(
+        f'<li><a href="#document-{i}">{escape(document.title)}</a></li>'
+        for i, document in enumerate(documents)
+    )
+    return f'<nav aria-label="Contents"><ol>{links}</ol></nav>'
+
+
+def _section(document: Document, index: int, titled: bool) -> str:
+    figures = "".join(_figure(figure, index, k) for k, figure in enumerate(document.figures))
+    parts = [
+        f'<section class="document" id="document-{index}">',
+        f"<h2>{escape(document.title)}</h2>" if titled else "",
+        '<div class="summary">',
+        *(f"<p>{escape(sentence)}</p>" for sentence in document.summary),
+        "</div>",
+        f'<dl class="facts">{"".join(map(_fact, document.facts))}</dl>' if document.facts else "",
+        f'<div class="figures">{figures}</div>' if figures else "",
+        *map(_table, document.tables),
+        _ledger(document.ledger, index) if document.ledger else "",
+        f'<p class="origin">{escape(document.note)}</p>' if document.note else "",
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _fact(fact: Fact) -> str:
+    note = f"<dd>{escape(fact.note)}</dd>" if fact.note else ""
+    return (
+        f'<div><dt>{escape(fact.label)}</dt><dd class="value">{escape(fact.value)}</dd>{note}</div>'
+    )
+
+
+def _figure(figure: Figure, document: int, index: int) -> str:
+    return (
+        f'<figure data-document="{document}" data-figure="{index}">'
+        f"<figcaption><h3>{escape(figure.title)}</h3></figcaption>"
+        '<div class="legend" role="group" aria-label="Series"></div>'
+        '<div class="plot"><noscript>Curves are drawn by a script.</noscript></div>'
+        f"{_note(figure.note)}{_command(figure.command)}</figure>"
+    )
+
+
+def _table(table: Table) -> str:
+    styles = [_places(table, column) for column in range(len(table.columns))]
+    head = "".join(
+        f'<th scope="col" aria-sort="none"{_kind(places)}>'
+        f'<button type="button">{escape(name)}</button></th>'
+        for name, places in zip(table.columns, styles, strict=True)
+    )
+    body = "".join(_row(row, styles) for row in table.rows)
+    return (
+        f'<div class="table"><h3>{escape(table.title)}</h3>'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(table.title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"{_note(table.note)}{_command(table.command)}</div>"
+    )
+
+
+def _row(row: Sequence[Cell], styles: Sequence[int | None]) -> str:
+    cells = []
+    for column, (cell, places) in enumerate(zip(row, styles, strict=True)):
+        tag = 'th scope="row"' if column == 0 else "td"
+        value = "" if _missing(cell) else f' data-value="{escape(str(cell))}"'
+        cells.append(f"<{tag}{_kind(places)}{value}>{_shown(cell, places)}</{tag[:2]}>")
+    ours = isinstance(row[0], str) and row[0].lower().startswith(OURS) if row else False
+    return ('<tr class="ours">' if ours else "<tr>") + "".join(cells) + "</tr>"
+
+
+def _ledger(ledger: dict[str, dict[str, Any]], index: int) -> str:
+    table = Table(
+        title="Openings",
+        columns=["method", "opened", "openings", "numbers", "of"],
+        rows=[
+            [method, kind, entry["openings"], entry["numbers"], entry["of"]]
+            for method, opened in ledger.items()
+            for kind, entry in opened.items()
+        ],
+        command="",
+    )
+    return (
+        f'<div class="ledger" data-document="{index}"><h3>Who saw what</h3>'
+        "<p>Everything that was opened, and so seen by all peers. A sum over many peers hides each "
+        "of them; a single peer’s update shows what its data did.</p>"
+        '<div class="picture"><noscript>The picture is drawn by a script.</noscript></div>'
+        f"<details><summary>The same as a table</summary>{_table(table)}</details></div>"
+    )
+
+
+def _command(command: str) -> str:
+    if not command:
+        return ""
+    return (
+        f'<div class="command"><pre><code>{escape(command)}</code></pre>'
+        '<button type="button" class="copy">Copy</button></div>'
+    )
+
+
+def _note(note: str) -> str:
+    return f'<p class="note">{escape(note)}</p>' if note else ""
+
+
+def _kind(places: int | None) -> str:
+    return "" if places is None else ' class="number"'
+
+
+def _places(table: Table, column: int) -> int | None:
+    """Return how many decimals a column's numbers get, or None for a column of texts.
+
+    One for percentages; otherwise so many that the typical number has three digits.
+    """
+    cells = [row[column] for row in table.rows]
+    numbers = [abs(c) for c in cells if isinstance(c, float | int) and math.isfinite(c)]
+    if not numbers:
+        return None
+    if all(float(number).is_integer() for number in numbers):
+        return 0
+    if "%" in table.columns[column]:
+        return 1
+    typical = sorted(number for number in numbers if number)[sum(map(bool, numbers)) // 2]
+    return max(0, min(6, 2 - math.floor(math.log10(typical))))
+
+
+def _shown(cell: Cell, places: int | None) -> str:
+    if _missing(cell):
+        return "–"
+    return escape(cell) if isinstance(cell, str) else f"{cell:,.{places or 0}f}"
+
+
+def _missing(cell: Cell) -> bool:
+    return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case _:
+            return value
+
+
+def _part(name: str) -> str:
+    return files("pdlrecover.experiments").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,160 @@
+"""What a busy person wants to know of an experiment, in sentences computed from its numbers."""
+
+from pdlrecover.experiments.document import Fact
+from pdlrecover.experiments.run import POISONED
+from pdlrecover.experiments.seeds import Runs
+from pdlrecover.experiments.words import counted, listed, percent, readable
+
+OURS, REFERENCE = "pdlrecover", "retrain"
+CLEARLY = 0.005
+"""Half a point of accuracy: less is not worth a sentence."""
+STAYED = 0.5
+"""A backdoor that keeps this share of its success has not been removed."""
+
+
+def headline(runs: Runs) -> str:
+    """Return a title: the data, and who did what."""
+    config = runs.config
+    if config["malicious"]:
+        what = f"{config['malicious']} of {config['peers']} peers attacked"
+        return f"Recovery on {config['dataset']}: {what} ({config['attack']})"
+    if config["leavers"]:
+        what = f"{config['leavers']} of {config['peers']} peers left"
+        return f"Recovery on {config['dataset']}: {what}"
+    return f"Recovery on {config['dataset']}: nobody was removed"
+
+
+def sentences(runs: Runs) -> list[str]:
+    """Return the summary: the setting, what was reached, at what cost, and what was seen."""
+    made = [_setting(runs), _reached(runs), _cost(runs), *_others(runs), _seen(runs)]
+    return [sentence for sentence in [*made, *_cautions(runs)] if sentence]
+
+
+def facts(runs: Runs) -> list[Fact]:
+    """Return the few numbers to look at first; none where our method did not run."""
+    if OURS not in runs.methods:
+        return []
+    reference = REFERENCE in runs.methods
+    against = f"retraining: {percent(runs.mean(REFERENCE, 'accuracy'))}" if reference else ""
+    made = [
+        Fact(
+            value=percent(runs.mean(OURS, "accuracy")),
+            label="accuracy after PDLRecover",
+            note=against,
+        )
+    ]
+    before, after = (runs.mean(name, "attack_success") for name in (POISONED, OURS))
+    if after is not None:
+        made.append(
+            Fact(value=percent(after), label="backdoor success", note=f"before: {percent(before)}")
+        )
+    exact = runs.mean(OURS, "exact_rounds") or 0
+    made.append(
+        Fact(value=f"{exact:,.0f}", label="exact rounds", note=f"of {runs.config['rounds']:,}")
+    )
+    alone = _individual(runs, OURS)
+    note = f"only sums over {runs.kept} peers" if not alone else "opened one by one"
+    return [*made, Fact(value=f"{alone:,.0f}", label="single peers’ updates seen", note=note)]
+
+
+def _setting(runs: Runs) -> str:
+    config, kept = runs.config, runs.kept
+    told = (
+        f"{config['peers']} peers trained a model ({config['model']}) on {config['dataset']} for "
+        f"{config['rounds']:,} rounds; "
+    )
+    if config["leavers"]:
+        return f"{told}{config['leavers']} of them left, and the {kept} others forgot them."
+    if not config["malicious"]:
+        return f"{told}nobody was removed."
+    did = (
+        "planted a backdoor" if config["attack"] == "backdoor" else f"attacked ({config['attack']})"
+    )
+    told += f"{config['malicious']} of them {did}, "
+    missed, accused = config.get("missed", 0), config.get("accused", 0)
+    if missed or accused:
+        told += f"{missed} of those were missed, {accused} honest ones removed by mistake, "
+    return f"{told}and the {kept} kept peers repaired it."
+
+
+def _reached(runs: Runs) -> str:
+    if OURS not in runs.methods:
+        return ""
+    average = f"On average over {len(runs.seeds)} seeds, " if len(runs.seeds) > 1 else ""
+    told = f"{average}PDLRecover reached {percent(runs.mean(OURS, 'accuracy'))}"
+    if REFERENCE in runs.methods:
+        told += f" against {percent(runs.mean(REFERENCE, 'accuracy'))} of retraining"
+    exact = runs.mean(OURS, "exact_rounds") or 0
+    told += f", with {exact:,.0f} of {runs.config['rounds']:,} exact rounds; "
+    before, after = (runs.mean(name, "attack_success") for name in (POISONED, OURS))
+    if before is None or after is None:
+        which = "poisoned" if runs.config["malicious"] else "original"
+        return f"{told}the {which} model had {percent(runs.mean(POISONED, 'accuracy'))}."
+    verb = "fell" if after < before else "went"
+    return f"{told}the backdoor {verb} from {percent(before)} to {percent(after)}."
+
+
+def _cost(runs: Runs) -> str:
+    if OURS not in runs.methods or REFERENCE not in runs.methods:
+        return ""
+    ours, theirs = (runs.mean(name, "gradient_evaluations") or 0 for name in (OURS, REFERENCE))
+    sent, sends = (runs.mean(name, "bytes_per_peer") or 0 for name in (OURS, REFERENCE))
+    return (
+        f"It computed {ours:,.0f} gradients where retraining computes {theirs:,.0f}, and each peer "
+        f"sent {readable(sent)} against {readable(sends)}."
+    )
+
+
+def _others(runs: Runs) -> list[str]:
+    """Name who did better than ours without the backdoor, and who left the backdoor in place."""
+    if OURS not in runs.methods:
+        return []
+    before = runs.mean(POISONED, "attack_success")
+    rivals = [name for name in runs.methods if name not in (POISONED, REFERENCE, OURS)]
+    stayed = [
+        name
+        for name in rivals
+        if before and (runs.mean(name, "attack_success") or 0) > STAYED * before
+    ]
+    ours = runs.mean(OURS, "accuracy") or 0
+    better = [
+        name
+        for name in rivals
+        if name not in stayed and (runs.mean(name, "accuracy") or 0) > ours + CLEARLY
+    ]
+    told = []
+    if better:
+        told.append(f"More accurate than that: {listed([_spent(runs, n) for n in better])}.")
+    if stayed:
+        how = [f"{name} ({percent(runs.mean(name, 'attack_success'))})" for name in stayed]
+        told.append(f"The backdoor stayed after {listed(how)}.")
+    return told
+
+
+def _spent(runs: Runs, method: str) -> str:
+    rounds = counted(round(runs.mean(method, "exact_rounds") or 0), "exact round", "exact rounds")
+    return f"{method} ({percent(runs.mean(method, 'accuracy'))} with {rounds})"
+
+
+def _seen(runs: Runs) -> str:
+    alone = [name for name in runs.methods if _individual(runs, name)]
+    if not alone:
+        return "Only sums over many peers were opened: nobody’s own update was seen."
+    how = [f"{name} ({_individual(runs, name):,.0f})" for name in alone]
+    return f"Single peers’ updates were opened by {listed(how)}; the others opened only sums."
+
+
+def _cautions(runs: Runs) -> list[str]:
+    told = []
+    if runs.removed == 1:
+        told.append(
+            "One peer was removed: what was opened with and without it differs by its own updates, "
+            "so those can be computed."
+        )
+    if runs.unfinished:
+        told.append(f"Not finished: {listed(runs.unfinished)}.")
+    return told
+
+
+def _individual(runs: Runs, method: str) -> float:
+    return runs.mean(method, "opened", "individual", "openings") or 0

@@ -1,0 +1,234 @@
+"""The report page in a real browser."""
+
+import json
+from pathlib import Path
+
+import browser
+import pytest
+
+from pdlrecover.experiments.document import Document, Figure, Series, Table
+from pdlrecover.experiments.records import read_documents
+from pdlrecover.experiments.report import write_report
+
+RESULTS = Path(__file__).parents[2] / "results" / "backdoor"
+NASTY = "</script><img src=x onerror=window.hurt=1>"
+
+pytestmark = pytest.mark.skipif(
+    browser.find() is None,
+    reason="Chromium is not installed; `tests/chromium.sh` as root installs it on Debian",
+)
+
+
+def by_hand():
+    """Return a document with all that the real one lacks: spread, gaps, points, a log axis."""
+    x = [1.0, 2.0, 3.0, 4.0, 5.0]
+    lines = [
+        Series(name="pdlrecover", x=x, y=[10, 20, 30, 40, 50], spread=[1, 2, 3, 4, 5]),
+        Series(name=NASTY, x=x, y=[5, 15, None, 35, 45]),
+        Series(name="points", x=x, y=[1, 2, 3, 4, 5], points=True),
+    ]
+    errors = [Series(name="error", x=x, y=[1e-6, 1e-3, 0.0, 1.0, 100.0])]
+    everybody = {"openings": 81, "numbers": 6440391, "of": "160 kept peers together"}
+    return Document(
+        name="hand",
+        title=NASTY,
+        summary=[NASTY, "A" * 300],
+        figures=[
+            Figure(title="Spread", x="round", y="accuracy (%)", series=lines, command="run " * 40),
+            Figure(title="Log", x="round", y="error", series=errors, command="run it", log=True),
+        ],
+        tables=[
+            Table(
+                title="Mixed",
+                columns=["method", "seconds"],
+                rows=[["b", 10], ["a", 9.5], ["c", None], ["d", 100]],
+                command="run it",
+            )
+        ],
+        ledger={
+            "pdlrecover": {"fresh sums": everybody},
+            "rival": {
+                "removed sums": {**everybody, "of": "the removed peers together"},
+                "individual": {"openings": 160, "numbers": 12721760, "of": "one peer"},
+            },
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with browser.Browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    documents = [*read_documents([RESULTS / "mnist-clear-0.json"]), by_hand()]
+    return write_report(documents, tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture
+def page(chromium, path):
+    chromium.open(path)
+    yield chromium
+    assert chromium.complaints() == []
+    assert chromium.run("window.hurt") is None
+    assert chromium.requests() == [path.as_uri()]
+
+
+def paths(page, figure):
+    selector = f"document.querySelectorAll('figure')[{figure}]"
+    return page.run(f"[...{selector}.querySelectorAll('path.line')].map(p => p.getAttribute('d'))")
+
+
+def names(page, figure):
+    selector = f"document.querySelectorAll('figure')[{figure}]"
+    return page.run(f"[...{selector}.querySelectorAll('g.series')].map(g => g.dataset.series)")
+
+
+def test_every_figure_has_its_series(page):
+    record = json.loads((RESULTS / "mnist-clear-0.json").read_text())
+    for figure in (0, 1):
+        assert sorted(names(page, figure)) == sorted(record["methods"])
+        drawn = paths(page, figure)
+        assert len(drawn) == len(record["methods"])
+        assert all("NaN" not in line and "Infinity" not in line for line in drawn)
+    longest = len(record["methods"]["retrain"]["curve"]["round"])
+    assert max(line.count("L") + 1 for line in paths(page, 0)) == longest
+
+
+def test_gaps_bands_points_and_logarithms_are_drawn(page):
+    assert len(paths(page, 2)) == 3, "ours, and the two parts of the line with a gap"
+    count = "document.querySelectorAll('figure')[2].querySelectorAll('{}').length"
+    assert page.run(count.format("path.band")) == 1
+    assert page.run(count.format("[data-series=points] circle")) == 5
+    ends = "[...document.querySelectorAll('figure')[3].querySelectorAll('circle')]"
+    low, high = page.run(f"{ends}.map(c => c.cy.baseVal.value)")
+    assert high < low
+    texts = "[...document.querySelectorAll('figure')[3].querySelectorAll('text')]"
+    labels = page.run(f"{texts}.map(t => t.textContent)")
+    assert {"0.01", "100"} <= set(labels)
+
+
+def test_a_series_is_switched_off_and_on_again(page):
+    button = "document.querySelectorAll('figure')[0].querySelectorAll('.legend button')[3]"
+    before = names(page, 0)
+    assert page.run(f"{button}.textContent") == "pdlrecover"
+    assert page.run(f"({button}.click(), {button}.getAttribute('aria-pressed'))") == "false"
+    assert names(page, 0) == [name for name in before if name != "pdlrecover"]
+    assert names(page, 1) == before, "the other figure keeps it"
+    assert page.run(f"({button}.focus(), document.activeElement === {button})")
+    for kind in ("keyDown", "keyUp"):
+        page.call(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key="Enter",
+            code="Enter",
+            text="\r",
+            windowsVirtualKeyCode=13,
+        )
+    assert page.run(f"{button}.getAttribute('aria-pressed')") == "true"
+    assert names(page, 0) == before
+
+
+def test_pointing_at_a_curve_shows_its_values(page):
+    left, top, width, height = page.run(
+        "(svg => (svg.scrollIntoView({block: 'center'}), (r => [r.left, r.top, r.width, r.height])"
+        "(svg.getBoundingClientRect())))(document.querySelectorAll('figure .plot svg')[2])"
+    )
+    page.call(
+        "Input.dispatchMouseEvent", type="mouseMoved", x=left + width - 25, y=top + height / 2
+    )
+    tip = page.run("document.querySelector('.tip').innerText")
+    assert tip.startswith("round 5\n")
+    assert "50 ± 5" in tip
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    assert page.run("document.querySelector('.tip')") is None
+    page.run("document.querySelectorAll('figure .plot svg')[2].focus()")
+    key = {"key": "Home", "code": "Home", "windowsVirtualKeyCode": 36}
+    page.call("Input.dispatchKeyEvent", type="keyDown", **key)
+    assert page.run("document.querySelector('.tip').innerText").startswith("round 1\n")
+
+
+def column(page, table, index):
+    rows = f"document.querySelectorAll('main .document > .table table')[{table}].tBodies[0].rows"
+    return page.run(f"[...{rows}].map(row => row.cells[{index}].textContent)")
+
+
+def test_a_table_is_sorted_by_its_headings(page):
+    head = "document.querySelectorAll('main .document > .table table')[1].tHead.rows[0].cells[{}]"
+    press = f"({head}.querySelector('button').click(), {head}.getAttribute('aria-sort'))"
+    assert column(page, 1, 0) == ["b", "a", "c", "d"]
+    assert page.run(press.format(1, 1)) == "ascending"
+    assert column(page, 1, 0) == ["a", "b", "d", "c"], "by number, and what is missing last"
+    assert page.run(press.format(1, 1)) == "descending"
+    assert column(page, 1, 0) == ["d", "b", "a", "c"]
+    assert page.run(press.format(0, 0)) == "ascending"
+    assert column(page, 1, 0) == ["a", "b", "c", "d"]
+    assert page.run(f"{head.format(1)}.getAttribute('aria-sort')") == "none"
+
+
+def test_the_theme_follows_the_system_until_it_is_chosen(page, path):
+    background = "getComputedStyle(document.body).backgroundColor"
+    scheme = {"name": "prefers-color-scheme", "value": "dark"}
+    light = page.run(background)
+    page.call("Emulation.setEmulatedMedia", features=[scheme])
+    dark = page.run(background)
+    assert dark != light
+    page.call("Emulation.setEmulatedMedia", features=[])
+    assert page.run(f"(document.getElementById('theme').click(), {background})") == dark
+    page.open(path)
+    assert page.run(background) == dark, "remembered"
+    assert page.run(f"(document.getElementById('theme').click(), {background})") == light
+
+
+def test_the_ledger_tells_sums_from_single_updates(page):
+    picture = "document.querySelectorAll('.picture')[{}]"
+    assert page.run(f"{picture.format(0)}.querySelectorAll('.count.single').length") == 0
+    assert page.run(f"{picture.format(1)}.querySelector('.count.single').textContent") == "160"
+    assert page.run(f"{picture.format(1)}.querySelector('.count.kept').textContent") == "81"
+    assert page.run(f"{picture.format(1)}.querySelectorAll('rect.lane').length") == 3
+
+
+def test_the_command_is_copied(page):
+    for name in ("clipboard-write", "clipboard-read"):
+        page.call("Browser.setPermission", permission={"name": name}, setting="granted")
+    assert page.run("(document.querySelector('.copy').click(), true)")
+    assert page.run("document.querySelector('.copy').textContent") == "Copied"
+    assert page.run("navigator.clipboard.readText()").startswith("pdlrecover simulate --dataset")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_nothing_is_wider_than_the_window(page, width):
+    page.resize(width)
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    outside = (
+        "[...document.querySelectorAll('main *, header *')].filter(e => !e.closest('.wide, pre'))"
+        ".filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"
+    )
+    assert page.run(outside) == []
+    box = "getBoundingClientRect()"
+    cut = (
+        f"[...document.querySelectorAll('main svg text')].map(t => [t, t.ownerSVGElement.{box}])"
+        f".filter(([t, svg]) => t.{box}.right > svg.right + 1 || t.{box}.left < svg.left - 1)"
+        ".map(([t]) => t.textContent)"
+    )
+    assert page.run(cut) == []
+
+
+def test_on_paper_all_series_are_there_and_no_buttons(page):
+    before = names(page, 0)
+    page.run("document.querySelector('.legend button').click()")
+    assert len(names(page, 0)) == len(before) - 1
+    count = "document.querySelectorAll('figure')[0].querySelectorAll('g.series').length"
+    page.run(f"addEventListener('beforeprint', () => {{ window.printed = {count} }})")
+    page.call("Page.printToPDF")
+    assert page.run("window.printed") == len(before)
+    assert len(names(page, 0)) == len(before) - 1, "as it was"
+    page.call("Emulation.setEmulatedMedia", media="print")
+    for selector in ("#theme", ".copy"):
+        shown = f"getComputedStyle(document.querySelector('{selector}')).display"
+        assert page.run(shown) == "none"
+    legend = "getComputedStyle(document.querySelector('.legend button')).borderStyle"
+    assert page.run(legend) == "none"
+    page.call("Emulation.setEmulatedMedia", media="")
