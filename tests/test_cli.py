@@ -100,7 +100,7 @@ def test_simulations_that_cannot_be_are_one_sentence_and_exit_code_2(tmp_path, f
 def test_reproduce_lists_what_it_knows():
     result = run("reproduce", "table-99")
     assert result.returncode == 2
-    assert "known are bound" in result.stderr
+    assert "known are all, table-1, table-2, table-3, figure-attack-curves" in result.stderr
 
 
 @pytest.mark.slow
@@ -108,7 +108,9 @@ def test_the_bound_is_reproduced(tmp_path):
     result = run("reproduce", "bound", "--out", str(tmp_path))
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("Theorem 1 holds") == 3
-    assert (tmp_path / "bound.svg").exists()
+    document = json.loads((tmp_path / "bound.json").read_text())
+    assert len(document["figures"][0]["series"]) == 6
+    assert (tmp_path / "report.html").exists()
 
 
 @pytest.mark.slow

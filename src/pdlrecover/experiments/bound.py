@@ -13,7 +13,6 @@ estimated one. Exact rounds have an error of at most the fixed-point rounding, w
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.config import Config
@@ -123,8 +122,3 @@ def _smoothness(world: World) -> float:
     x = world.dataset.train_x.flatten(1).double()
     largest = float((x.square().sum(dim=1) + 1).max())
     return 0.5 * largest + world.config.l2
-
-
-def as_record(bounds: list[Bound], config: Config) -> dict[str, Any]:
-    """Return the result record of several seeds."""
-    return {"config": config.record(), "runs": [vars(bound) for bound in bounds]}

@@ -29,23 +29,6 @@ def draw_curves(result: dict[str, Any], path: Path) -> Path:
     return _save(figure, path)
 
 
-def draw_bound(result: dict[str, Any], path: Path) -> Path:
-    """Draw the measured distance to retraining below the bound of Theorem 1."""
-    plot = _pyplot()
-    figure, (left, right) = plot.subplots(1, 2, figsize=(11, 4))
-    for run in result["runs"]:
-        label = f"seed {run['seed']}"
-        (line,) = left.plot(run["distance"], lw=1.8, label=f"measured, {label}")
-        left.plot(run["bound"], lw=1.2, ls="--", color=line.get_color(), label=f"bound, {label}")
-        right.plot(run["error"], lw=1.0, color=line.get_color(), label=label)
-    left.set(xlabel="round", ylabel="‖recovered − retrained‖", yscale="log")
-    right.set(xlabel="round", ylabel="‖estimated − true mean gradient‖")
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=7)
-    return _save(figure, path)
-
-
 def _pyplot() -> Any:
     """Return matplotlib, which is slow to import, set up for files without a screen."""
     import matplotlib as mpl

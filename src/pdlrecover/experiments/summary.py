@@ -71,9 +71,9 @@ def _setting(runs: Runs) -> str:
         "planted a backdoor" if config["attack"] == "backdoor" else f"attacked ({config['attack']})"
     )
     told += f"{config['malicious']} of them {did}, "
-    missed, accused = config.get("missed", 0), config.get("accused", 0)
+    missed, accused = config.get("undetected", 0), config.get("accused", 0)
     if missed or accused:
-        told += f"{missed} of those were missed, {accused} honest ones removed by mistake, "
+        told += f"{missed} more were missed, {accused} honest ones removed by mistake, "
     return f"{told}and the {kept} kept peers repaired it."
 
 

@@ -1,0 +1,36 @@
+"""Tables and figures by name: the paper's, and ours."""
+
+from pdlrecover.experiments.reproductions import (
+    accuracy,
+    attacks,
+    bound,
+    counts,
+    frontier,
+    ledger,
+    scaling,
+    suspects,
+    times,
+)
+from pdlrecover.experiments.reproductions.reproduction import Reproduction
+
+REPRODUCTIONS: dict[str, Reproduction] = {
+    each.name: each
+    for each in (
+        times.TABLE_1,
+        times.TABLE_2,
+        accuracy.TABLE_3,
+        accuracy.ATTACK_CURVES,
+        accuracy.LEAVER_CURVES,
+        counts.MALICIOUS_COUNT,
+        counts.LEAVER_COUNT,
+        counts.ROUNDS,
+        attacks.REPRODUCTION,
+        frontier.REPRODUCTION,
+        suspects.REPRODUCTION,
+        bound.REPRODUCTION,
+        ledger.REPRODUCTION,
+        scaling.REPRODUCTION,
+    )
+}
+
+__all__ = ["REPRODUCTIONS", "Reproduction"]

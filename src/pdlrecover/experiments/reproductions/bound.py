@@ -1,0 +1,52 @@
+"""Theorem 1, measured: see `experiments.bound`."""
+
+from pdlrecover.experiments.bound import BOUND, measure_bound
+from pdlrecover.experiments.collection import Results
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.document import Document, Figure, Series
+from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.scale import Scale
+
+TITLE = "Theorem 1: how far recovery may end from retraining"
+
+
+def _cells(scale: Scale) -> list[Config]:
+    return []  # it measures along the way, which no result record holds
+
+
+def _document(scale: Scale, results: Results) -> Document:
+    bounds = [measure_bound(BOUND.with_seed(seed)) for seed in (0, 1, 2)]
+    distances, errors, summary = [], [], []
+    for found in bounds:
+        rounds = [float(t) for t in range(len(found.distance))]
+        seed = f"seed {found.seed}"
+        distances.append(Series(name=f"measured, {seed}", x=rounds, y=list(found.distance)))
+        distances.append(Series(name=f"bound, {seed}", x=rounds, y=list(found.bound)))
+        errors.append(Series(name=seed, x=rounds[1:], y=list(found.error)))
+        summary.append(
+            f"Seed {found.seed}: at the end ‖recovered − retrained‖ = {found.distance[-1]:.4f} and "
+            f"the bound is {found.bound[-1]:.4f}, with Z = {found.z:.4f}, the largest error of an "
+            f"estimated mean gradient; Theorem 1 {'holds' if found.holds() else 'is broken'}."
+        )
+    said = command("bound", scale)
+    figures = [
+        Figure(
+            title="Distance to retraining, and the bound",
+            x="round",
+            y="‖recovered − retrained‖",
+            series=distances,
+            command=said,
+            log=True,
+        ),
+        Figure(
+            title="Error of each step, whose maximum is Z",
+            x="round",
+            y="‖estimated − true mean gradient‖",
+            series=errors,
+            command=said,
+        ),
+    ]
+    return Document(name="bound", title=TITLE, summary=summary, figures=figures)
+
+
+REPRODUCTION = Reproduction(name="bound", title=TITLE, cells=_cells, document=_document)

@@ -1,0 +1,64 @@
+"""What each method opens, of whom, and what it would have to store."""
+
+from pdlrecover.experiments.collection import Results
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.document import Cell, Document, Table
+from pdlrecover.experiments.reproductions.accuracy import ALL
+from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.scale import Scale
+
+COLUMNS = [
+    "method",
+    "what",
+    "of whom",
+    "openings",
+    "numbers",
+    "MB sent per peer, in all",
+    "GB of single updates to be stored",
+]
+
+
+def _cells(scale: Scale) -> list[Config]:
+    return [scale.config(scale.datasets[0], scale.seeds[0], methods=ALL)]
+
+
+def _document(scale: Scale, results: Results) -> Document:
+    record = results[0]
+    rows: list[list[Cell]] = []
+    for method in ALL:
+        entry = record["methods"][method]
+        for kind, opened in entry["opened"].items():
+            rows.append(
+                [
+                    method,
+                    kind,
+                    opened["of"],
+                    opened["openings"],
+                    opened["numbers"],
+                    round(entry["bytes_per_peer"] / 1e6, 1),
+                    round(entry["individual_storage_bytes"] / 1e9, 2),
+                ]
+            )
+    alone = [m for m in ALL if "individual" in record["methods"][m]["opened"]]
+    return Document(
+        name="ledger",
+        title="What each method opens",
+        summary=[
+            f"Single peers' updates are seen by {', '.join(alone)}.",
+            "All others see sums over many peers only.",
+        ],
+        tables=[
+            Table(
+                title="What each method opens",
+                columns=COLUMNS,
+                rows=rows,
+                command=command("ledger", scale),
+            )
+        ],
+        ledger={method: record["methods"][method]["opened"] for method in ALL},
+    )
+
+
+REPRODUCTION = Reproduction(
+    name="ledger", title="What each method opens", cells=_cells, document=_document
+)

@@ -1,0 +1,99 @@
+"""How the time of a round grows with the peers and with the parameters, shares on."""
+
+from typing import Any
+
+from pdlrecover.experiments.collection import Results
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.document import Cell, Document, Figure, Series, Table
+from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.run import Record
+from pdlrecover.experiments.scale import Scale
+
+FULL_PEERS = (50, 100, 200, 500, 1000)
+FULL_HIDDEN = (12, 38, 126, 380, 1258)
+"""Hidden units of the MLP: 10⁴ to 10⁶ parameters on 28×28 images."""
+QUICK_PEERS = (10, 20, 40)
+QUICK_HIDDEN = (8, 32, 128)
+PLAN = {"rounds": 40, "preparation": 6, "period": 12, "final": 4}
+
+
+def _cells(scale: Scale) -> list[Config]:
+    quick = scale.name == "quick"
+    peers, hidden = (QUICK_PEERS, QUICK_HIDDEN) if quick else (FULL_PEERS, FULL_HIDDEN)
+    base: dict[str, Any] = {"clear": False, "methods": ("retrain", "pdlrecover"), **PLAN}
+    dataset, seed = scale.datasets[0], scale.seeds[0]
+    by_peers = [
+        scale.config(dataset, seed, n // 5, **{**base, "peers": n, "model": "mlp"}) for n in peers
+    ]
+    by_size = [scale.config(dataset, seed, **{**base, "model": f"mlp-{h}"}) for h in hidden]
+    return by_peers + by_size
+
+
+def round_seconds(record: Record) -> tuple[float, float]:
+    """Return the seconds of an exact and of an estimated round."""
+    retrain, ours = record["methods"]["retrain"], record["methods"]["pdlrecover"]
+    exact = retrain["seconds"]["total"] / retrain["exact_rounds"]
+    estimated = record["config"]["rounds"] - ours["exact_rounds"]
+    return exact, max(0.0, ours["seconds"]["total"] - exact * ours["exact_rounds"]) / estimated
+
+
+def _document(scale: Scale, results: Results) -> Document:
+    rows: list[list[Cell]] = []
+    lines: dict[str, list[tuple[float, float, float]]] = {"peers": [], "parameters": []}
+    for record in results:
+        config = record["config"]
+        numbers = record["methods"]["retrain"]["opened"]["fresh sums"]["numbers"]
+        parameters = numbers // config["rounds"] - 1
+        exact, estimated = round_seconds(record)
+        rows.append(
+            [
+                config["peers"],
+                parameters,
+                round(1000 * exact, 1),
+                round(1000 * estimated, 1),
+                round(estimated / exact, 3),
+                round(record["methods"]["retrain"]["bytes_per_peer"] / config["rounds"] / 1e6, 2),
+            ]
+        )
+        key = "peers" if config["model"] == "mlp" else "parameters"
+        x = config["peers"] if key == "peers" else parameters
+        lines[key].append((float(x), 1000 * exact, 1000 * estimated))
+    figures = [
+        Figure(
+            title=f"Milliseconds of a round by {key}",
+            x=key,
+            y="milliseconds",
+            series=[
+                Series(name="exact round", x=[p[0] for p in points], y=[p[1] for p in points]),
+                Series(name="estimated round", x=[p[0] for p in points], y=[p[2] for p in points]),
+            ],
+            command=command("scaling", scale),
+            log=True,
+        )
+        for key, points in lines.items()
+    ]
+    table = Table(
+        title="One process simulating all peers, one thread, shares dealt and opened",
+        columns=[
+            "peers",
+            "parameters",
+            "exact round (ms)",
+            "estimated round (ms)",
+            "ratio",
+            "MB sent per peer, exact round",
+        ],
+        rows=rows,
+        command=command("scaling", scale),
+    )
+    return Document(
+        name="scaling",
+        title="How the time of a round grows",
+        summary=[f"An exact and an estimated round, for {len(rows)} sizes of federation."],
+        figures=figures,
+        tables=[table],
+    )
+
+
+REPRODUCTION = Reproduction(
+    name="scaling", title="How the time of a round grows", cells=_cells, document=_document
+)
