@@ -307,6 +307,8 @@ def _resumed(config: Config, out: Path) -> Record | None:
         found: Record = json.loads(path.read_text())
     except ValueError as error:
         raise HistoryError(f"{path} is damaged: {error}; delete it to run again") from error
+    if not isinstance(found, dict):
+        raise HistoryError(f"{path} is no result; delete it to run again")
     if found.get("format") != FORMAT:
         raise HistoryError(
             f"{path} has format {found.get('format')}, and this version writes {FORMAT}; give "

@@ -18,19 +18,12 @@ METHODS = ("retrain", "pdlrecover", "accelerated-retrain")
 def _suspects(scale: Scale) -> list[tuple[float, float, int, int, int]]:
     """Return shares of missed and accused, and the numbers found, missed and accused."""
     pairs = [(missed, 0.0) for missed in MISSED] + [(0.0, accused) for accused in ACCUSED[1:]]
-    found = []
+    by_numbers = {}
     for missed, accused in [*pairs, (MISSED[-1], ACCUSED[-1])]:
-        undetected = round(scale.typical * missed)
-        found.append(
-            (
-                missed,
-                accused,
-                scale.typical - undetected,
-                undetected,
-                round(scale.typical * accused),
-            )
-        )
-    return found
+        undetected, wrongly = round(scale.typical * missed), round(scale.typical * accused)
+        numbers = (scale.typical - undetected, undetected, wrongly)
+        by_numbers.setdefault(numbers, (missed, accused))
+    return [(*shares, *numbers) for numbers, shares in by_numbers.items()]
 
 
 def _cells(scale: Scale) -> list[Config]:
