@@ -34,7 +34,7 @@ app.command(
     "--malicious 40 --rounds 1000 --methods retrain,pdlrecover --out out/mnist`"
 )(simulate)
 app.command(epilog="Example: `pdlrecover download mnist --data-dir data`")(download)
-app.command(epilog="Example: `pdlrecover reproduce bound --out out/bound`")(reproduce)
+app.command(epilog="Example: `pdlrecover reproduce all --quick`")(reproduce)
 app.command(epilog="Example: `pdlrecover report out/mnist out/har --out both.html`")(report)
 
 

@@ -18,7 +18,7 @@ METHODS = ("retrain", "pdlrecover", "accelerated-retrain")
 def _suspects(scale: Scale) -> list[tuple[float, float, int, int, int]]:
     """Return shares of missed and accused, and the numbers found, missed and accused."""
     pairs = [(missed, 0.0) for missed in MISSED] + [(0.0, accused) for accused in ACCUSED[1:]]
-    by_numbers = {}
+    by_numbers: dict[tuple[int, int, int], tuple[float, float]] = {}
     for missed, accused in [*pairs, (MISSED[-1], ACCUSED[-1])]:
         undetected, wrongly = round(scale.typical * missed), round(scale.typical * accused)
         numbers = (scale.typical - undetected, undetected, wrongly)
