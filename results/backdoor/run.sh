@@ -20,4 +20,4 @@ export -f run
   for seed in 0 1 2; do
     for dataset in mnist fashion-mnist har; do echo "$dataset clear $seed"; done
   done
-} | xargs -P "$(nproc)" -L 1 bash -c 'run "$@"' run
+} | xargs -P "$(getconf _NPROCESSORS_ONLN)" -L 1 bash -c 'run "$@"' run
