@@ -1,17 +1,35 @@
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 
 import pytest
 
 import pdlrecover
+from pdlrecover.cli import main
 
 PLAN = ["plan", "--peers", "200", "--colluders", "66", "--dropouts", "60", "--liars", "5"]
 
 
+@dataclass
+class Result:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 def run(*arguments):
-    command = [sys.executable, "-m", "pdlrecover", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    """Run a command in this process: starting another one takes seconds."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["pdlrecover", *arguments])
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+    return Result(code, out.getvalue(), err.getvalue())
 
 
 def test_plan_prints_a_table():
@@ -55,7 +73,9 @@ def test_help_has_an_example():
 
 
 def test_version():
-    assert run("--version").stdout.strip() == pdlrecover.__version__
+    command = [sys.executable, "-m", "pdlrecover", "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == pdlrecover.__version__
 
 
 @pytest.mark.slow
