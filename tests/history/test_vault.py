@@ -472,6 +472,8 @@ def test_a_missing_or_foreign_head_file_is_refused(tmp_path):
     shutil.copy(tmp_path / "a" / "head", tmp_path / "b" / "head")
     with pytest.raises(HistoryError, match="head is damaged or of another history"):
         Vault(tmp_path / "b", KEY, LAYOUT)
+    with Vault(tmp_path / "b", KEY, LAYOUT, accept_rollback=True) as vault:
+        assert len(vault) == 4
     (tmp_path / "b" / "head").unlink()
     with pytest.raises(HistoryError, match="its head file is missing"):
         Vault(tmp_path / "b", KEY, LAYOUT)

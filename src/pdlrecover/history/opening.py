@@ -66,7 +66,12 @@ def trusted_state(
     store: Store, sealer: Sealer, layout: VaultLayout, *, accept_rollback: bool = False
 ) -> State:
     """Return where the history stands; raise if it was put back to an earlier copy."""
-    remembered = remembered_state(store, sealer)  # first: the database may only be ahead of it
+    try:
+        remembered = remembered_state(store, sealer)  # first: the database may only be ahead of it
+    except HistoryError:
+        if not accept_rollback:
+            raise
+        remembered = None
     with store.reading() as transaction:
         state = state_of(sealer, transaction)
     wrong = rollback(store, sealer, layout, state, remembered)

@@ -195,7 +195,7 @@ class Vault:
         missing, damaged = [], []
         added = 0
         with self._journal.reading(t) as (transaction, manifest):
-            for dealer in dealers:
+            for dealer in dict.fromkeys(dealers):
                 key = share_key(t, dealer)
                 record = transaction.get(key)
                 if record is None:
