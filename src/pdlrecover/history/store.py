@@ -7,7 +7,7 @@ Rules:
 - `reserve` allocates the disk blocks of the next write, past everything in use. A full disk, a
   quota or the limit shows there, before a round, and not in the middle of one.
 - A file whose pages are damaged, or that was cut off, is not handed to LMDB: it would crash the
-  process. Whoever opens it for writing looks at all pages first, at about 3 GB a second.
+  process. Whoever opens it for writing looks at all pages first.
 - One process writes; others may read.
 - Every error of LMDB or of the disk becomes a `HistoryError`.
 """

@@ -42,7 +42,7 @@ from pdlrecover.history.records import (
 Vector = NDArray[np.float64]
 
 _TERMS = 3
-"""So many shares are added to a reduced sum before it is reduced again: 4q < 2^63."""
+"""So many shares are added to a folded sum before it is folded again: (q + 3) + 3q < 2^63."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,8 +205,10 @@ class Vault:
                 else:
                     total += share
                     added += 1
-                    if added % _TERMS == 0:
-                        reduce_in_place(total, spare)
+                    if added % _TERMS == 0:  # fold: x ← (x mod 2^61) + (x div 2^61) ≤ q + 3
+                        np.right_shift(total, 61, out=spare)
+                        total &= F61.modulus
+                        total += spare
         reduce_in_place(total, spare)
         return ShareSum(values=total, missing=tuple(missing), damaged=tuple(damaged))
 
