@@ -72,7 +72,7 @@ class Verification:
     rounds: int = 0
     """How many rounds the history should have."""
     whole: tuple[int, ...] = ()
-    """Rounds that can be replayed: model and shares are as they were stored."""
+    """Rounds whose records are all as they were stored, with the shares there were."""
     models: tuple[int, ...] = ()
     """Rounds whose model is as it was stored."""
 
@@ -121,12 +121,12 @@ def _verified(store: Store, key: bytes, layout: VaultLayout) -> Verification:
         store.close()
     rounds = state.head.rounds
     spoilt = {d.round for d in damage}
-    shares_only = {d.round for d in damage if d.kind not in (Kind.SHARE, Kind.EVIDENCE, Kind.TOTAL)}
+    lost = {d.round for d in damage if d.kind not in (Kind.SHARE, Kind.EVIDENCE, Kind.TOTAL)}
     return Verification(
         damage=tuple(damage),
         rounds=rounds,
         whole=tuple(t for t in range(state.shares_from, rounds) if t not in spoilt),
-        models=tuple(t for t in range(rounds + state.finished) if t not in shares_only),
+        models=tuple(t for t in range(rounds + state.finished) if t not in lost),
     )
 
 
