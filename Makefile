@@ -26,6 +26,7 @@ browser:
 bench: .venv/.dev
 	$(BIN)/python benchmarks/sharing.py --record results/benchmarks/sharing.json
 	$(BIN)/python benchmarks/simulation.py --record results/benchmarks/simulation.json
+	$(BIN)/python benchmarks/history.py --record results/benchmarks/history.json
 
 docs: .venv/.runtime
 	$(BIN)/python docs/tables.py

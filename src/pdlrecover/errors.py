@@ -11,9 +11,12 @@
     │   ├── AttackError     an attack that is not known, or a strength it cannot have
     │   ├── PlanError       a training or recovery that cannot be run as asked
     │   ├── HistoryError    a stored history that is damaged, incomplete, or another run's
-    │   └── RecordError     a record of results that is missing, damaged, or of another format
+    │   ├── RecordError     a record of results that is missing, damaged, or of another format
+    │   ├── IdentityError   a peer's own keys that are missing, damaged, or open to others
+    │   └── MembershipError an invitation or federation file that is not right, or not agreed on
     └── RemoteError         what other peers sent cannot be right
-        └── LiarsError      more wrong shares than can be told from right ones
+        ├── LiarsError      more wrong shares than can be told from right ones
+        └── ForgeryError    a signature or a sealed message that is not what it should be
 
 A message says what was got, what was expected, and what to do about it. Local errors are also
 `ValueError`s, so that code which knows nothing of this package treats them as such.
@@ -23,9 +26,12 @@ __all__ = [
     "AttackError",
     "DataError",
     "FieldError",
+    "ForgeryError",
     "HistoryError",
+    "IdentityError",
     "LiarsError",
     "LocalError",
+    "MembershipError",
     "ModelError",
     "PDLRecoverError",
     "PlanError",
@@ -85,9 +91,21 @@ class RecordError(LocalError):
     """A record of results is missing, damaged, or of another format, or its page has no place."""
 
 
+class IdentityError(LocalError):
+    """A peer's own keys are missing, damaged, do not belong together, or are open to others."""
+
+
+class MembershipError(LocalError):
+    """An invitation or a federation file is not right, or the peers do not agree on it."""
+
+
 class RemoteError(PDLRecoverError):
     """What other peers sent cannot be right."""
 
 
 class LiarsError(RemoteError):
     """More shares are wrong than the responders can tell from right ones; nothing was opened."""
+
+
+class ForgeryError(RemoteError):
+    """A signature does not hold, or a sealed message was changed or meant for somebody else."""

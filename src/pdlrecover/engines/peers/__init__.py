@@ -1,0 +1,1 @@
+"""Real peers: one process for each organisation, without a server."""

@@ -1,0 +1,145 @@
+"""What a federation agrees to do: the model, training, recovery, and how long to wait.
+
+Each class is one table of the federation file; a docstring under a field is its explanation there.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from pdlrecover.errors import MembershipError, PDLRecoverError
+from pdlrecover.learning.models import KNOWN
+from pdlrecover.recovery import optimizers
+from pdlrecover.recovery.optimizers import Rate
+from pdlrecover.recovery.pdlrecover import Options
+from pdlrecover.recovery.requests import Optimizer
+from pdlrecover.recovery.schedule import Schedule
+
+_MODEL = re.compile(r"logistic|cnn|mlp(-[1-9][0-9]*)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What is trained. The data stay where they are, and are not named here."""
+
+    name: str
+    """logistic, mlp, mlp-HIDDEN, cnn, or package.module:factory, installed at every peer."""
+    shape: tuple[int, ...]
+    """The shape of one sample."""
+    classes: int
+    """How many classes there are."""
+
+    def __post_init__(self) -> None:
+        if not _MODEL.fullmatch(self.name):
+            raise MembershipError(f"model.name must be {KNOWN}; got {self.name[:60]!r}")
+        if not self.shape or min(self.shape) < 1:
+            raise MembershipError(f"model.shape needs numbers from 1 on, got {list(self.shape)}")
+        _at_least("model.classes", self.classes, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How it is trained."""
+
+    rounds: int
+    """T: rounds of training."""
+    samples: int
+    """No peer holds more samples than this; a peer's weight is its samples over this bound."""
+    batch_size: int = 32
+    """Samples of every peer in every round."""
+    learning_rate: float = 0.1
+    """γ: how far a round steps."""
+    optimizer: str = "sgd"
+    """sgd, momentum or adam: it turns mean updates into steps."""
+    bound: float = 10.0
+    """The public L2 bound of an update."""
+    l2: float = 0.0
+    """λ of L2 regularisation."""
+    seed: int = 0
+    """It decides on the first weights and on the minibatches."""
+    fraction_bits: int = 20
+    """Bits behind the point, in the fixed-point numbers that are shared."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("rounds", 1), ("samples", 1), ("batch_size", 1), ("seed", 0)):
+            _at_least(f"training.{name}", getattr(self, name), least)
+        if self.seed >= 1 << 63:
+            raise MembershipError(f"training.seed must be below 2^63, got {self.seed}")
+        if not 1 <= self.fraction_bits <= 40:
+            raise MembershipError(
+                f"training.fraction_bits must be from 1 to 40, got {self.fraction_bits}"
+            )
+        if not (0 < self.bound < math.inf and 0 <= self.l2 < math.inf):
+            raise MembershipError(
+                "training.bound must be above 0, training.l2 at least 0, and both finite; got "
+                f"bound = {self.bound} and l2 = {self.l2}"
+            )
+        _ = self.steps
+
+    @property
+    def steps(self) -> Optimizer:
+        """The optimiser that every peer steps with."""
+        try:
+            return optimizers.build(self.optimizer, Rate(peak=self.learning_rate))
+        except PDLRecoverError as error:
+            raise MembershipError(f"training: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """How it is recovered when peers are removed."""
+
+    preparation: int | None = None
+    """T_p: exact rounds at the start; 25, or an eighth of a run shorter than 200 rounds."""
+    period: int = 30
+    """T_r: after the preparation, every so many-th round is exact."""
+    final: int | None = None
+    """T_f: exact rounds at the end; as the preparation."""
+    buffer: int = 4
+    """s: how many pairs of curvature are kept."""
+    block: int | None = None
+    """k: so many estimated rounds are opened as one; 5 after SGD, else 1."""
+    open_pairs: bool = False
+    """Open the curvature pairs, so that curvature is computed locally."""
+    min_removed: int = 2
+    """Fewer honest leavers than this are not removed: their updates could be told."""
+
+    def __post_init__(self) -> None:
+        _at_least("recovery.min_removed", self.min_removed, 1)
+
+    def options(self, rounds: int) -> Options:
+        """Return how PDLRecover is to run after so many rounds of training."""
+        short = max(2, min(25, rounds // 8))
+        try:
+            schedule = Schedule(
+                preparation=short if self.preparation is None else self.preparation,
+                period=self.period,
+                final=short if self.final is None else self.final,
+                buffer=self.buffer,
+            )
+            schedule.check(rounds)
+            return Options(schedule=schedule, open_pairs=self.open_pairs, block=self.block)
+        except PDLRecoverError as error:
+            raise MembershipError(f"recovery: {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadlines:
+    """How long to wait, in seconds."""
+
+    message: float = 30.0
+    """For another peer to acknowledge a message."""
+    phase: float = 120.0
+    """For the others in one phase of a round: dealing, receipts, sub-secrets."""
+    leader: float = 60.0
+    """For a round's leader, before the next one takes over."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 < value < math.inf:
+                raise MembershipError(f"deadlines.{name} must be above 0, got {value}")
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise MembershipError(f"{name} must be at least {least}, got {value}")

@@ -1,0 +1,128 @@
+"""The chain over rounds, its head, and the small file that remembers the head.
+
+Rules:
+
+- A round's manifest names every record of the round by its nonce and tag, and holds the digest of
+  the manifest before it. Its own digest is the *link* of the round; the last link is the head. So
+  a record or a round that is taken out, put back from elsewhere or replaced does not fit.
+- The *public* link covers only what all peers have in common: H(public link before, t, H(w̄_t),
+  dealers). Peers that agree have the same one.
+- The state (rounds, head, which shares are kept, checkpoints) is rewritten by every write, and
+  counts them. It also stands in a file of its own, sealed, written after every write.
+
+What this shows: a record or round that is damaged, missing, moved or replaced by whoever has not
+the key; a database that was put back to an earlier copy while the head file was not. What it cannot
+show by itself: that the whole folder was put back to an earlier copy, or emptied. That shows only
+when the head is compared with what other peers have signed.
+"""
+
+import hashlib
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from pdlrecover.errors import HistoryError
+from pdlrecover.history.records import FORMAT, VaultLayout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """Where a history stands: what to compare with what other peers have signed."""
+
+    rounds: int
+    """Rounds stored."""
+    link: str
+    """Digest over all of this peer's history, in hexadecimal."""
+    public: str
+    """Digest over models and dealers only: the same at every peer."""
+
+    @classmethod
+    def first(cls, layout: VaultLayout) -> Self:
+        """Return the head of an empty history."""
+        return cls(rounds=0, link=layout.context.hex(), public=layout.public.hex())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a round has."""
+
+    round: int
+    previous: str
+    """The link of the round before."""
+    public: str
+    """The public link of this round."""
+    dealers: tuple[int, ...]
+    """Whose updates the round's opened sum is of."""
+    model: str
+    """SHA-256 of the model, in hexadecimal."""
+    records: dict[str, str]
+    """Nonce and tag of every record, by its key; both in hexadecimal."""
+    final: bool = False
+    """Whether it only holds the model that the last round led to."""
+
+    def encoded(self) -> bytes:
+        """Return its bytes."""
+        return _encoded({"format": FORMAT, **asdict(self)})
+
+    @classmethod
+    def decoded(cls, content: bytes) -> Self:
+        """Return what `encoded` wrote down."""
+        values = _decoded(content)
+        values["dealers"] = tuple(values["dealers"])
+        return cls(**values)
+
+    @property
+    def link(self) -> str:
+        """The digest that the next manifest has to hold."""
+        return hashlib.sha256(b"pdlrecover history link: " + self.encoded()).hexdigest()
+
+    @property
+    def head(self) -> Head:
+        """Where the history stands after it."""
+        rounds = self.round + (not self.final)
+        return Head(rounds=rounds, link=self.link, public=self.public)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Where the history stands after a write."""
+
+    sequence: int = 0
+    """How many writes there have been."""
+    head: Head
+    shares_from: int = 0
+    """The first round whose shares are kept."""
+    finished: bool = False
+    """Whether the run's last model is there."""
+    checkpoints: dict[str, str] = field(default_factory=dict)
+    """Nonce and tag of every checkpoint, by its name."""
+
+    def encoded(self) -> bytes:
+        """Return its bytes."""
+        return _encoded({"format": FORMAT, **asdict(self)})
+
+    @classmethod
+    def decoded(cls, content: bytes) -> Self:
+        """Return what `encoded` wrote down."""
+        values = _decoded(content)
+        return cls(**{**values, "head": Head(**values["head"])})
+
+
+def public_link(previous: str, round: int, model: str, dealers: Sequence[int]) -> str:  # noqa: A002
+    """Return H(public link before, t, H(w̄_t), dealers)."""
+    numbers = struct.pack(f">Q{len(dealers)}I", round, *dealers)
+    parts = bytes.fromhex(previous) + bytes.fromhex(model) + numbers
+    return hashlib.sha256(b"pdlrecover public link: " + parts).hexdigest()
+
+
+def _encoded(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _decoded(content: bytes) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(content)
+    if (found := values.pop("format")) != FORMAT:
+        raise HistoryError(f"the history has format {found}, and this version reads {FORMAT}")
+    return values

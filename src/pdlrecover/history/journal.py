@@ -1,0 +1,209 @@
+"""A peer's history as sealed, chained bytes: rounds that are appended, and checkpoints.
+
+Rules:
+
+- Every change is one write of the store: records, what is dropped, and the new state together. Then
+  the head file is written. A process killed between the two finds the database ahead, and goes on.
+- A record is read only if it is the one that the round's manifest, or the state, names.
+- One lock: any thread may call.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from pdlrecover.errors import HistoryError
+from pdlrecover.history.chain import Head, Manifest, State, public_link
+from pdlrecover.history.opening import manifest_of, opened, remember, trusted_state, unlock
+from pdlrecover.history.records import (
+    OVERHEAD,
+    STATE,
+    Kind,
+    Sealer,
+    VaultLayout,
+    checkpoint_key,
+    described,
+    fingerprint,
+    placed,
+    round_key,
+)
+from pdlrecover.history.store import Reading, Store, Writing
+
+Content = bytes | memoryview
+
+
+class Journal:
+    """The sealed records of one history."""
+
+    def __init__(
+        self,
+        folder: Path,
+        key: bytes,
+        layout: VaultLayout,
+        *,
+        limit: int | None = None,
+        read_only: bool = False,
+        accept_rollback: bool = False,
+    ) -> None:
+        self.layout = layout
+        self._lock = threading.RLock()
+        self._store = Store(folder, read_only=read_only, limit=limit)
+        try:
+            self.sealer = unlock(self._store, key, layout)
+            self.state = trusted_state(
+                self._store, self.sealer, layout, accept_rollback=accept_rollback
+            )
+        except BaseException:
+            self._store.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with self._lock:
+            self._store.close()
+
+    def reserve(self, size: int) -> None:
+        """Make room for a write of so many bytes, or raise."""
+        with self._lock:
+            self._store.reserve(size)
+
+    @contextmanager
+    def reading(self, t: int) -> Iterator[tuple[Reading, Manifest]]:
+        """Look at the records of a round, and at what it should have."""
+        rounds = self.state.head.rounds
+        if not 0 <= t < rounds + self.state.finished:
+            raise HistoryError(f"{rounds} rounds are stored, and round {t} is not among them")
+        with self._lock, self._store.reading() as transaction:
+            yield transaction, manifest_of(self.sealer, transaction, t)
+
+    def read(self, t: int, key: bytes) -> bytes:
+        """Return one record of a round."""
+        with self.reading(t) as (transaction, manifest):
+            if key.hex() not in manifest.records:
+                raise HistoryError(f"{described(key)}: none was stored")
+            return opened(self.sealer, transaction, key, manifest.records[key.hex()])
+
+    def head(self, rounds: int) -> Head:
+        """Return the head there was after so many rounds."""
+        if rounds == self.state.head.rounds:
+            return self.state.head
+        if rounds == 0:
+            return Head.first(self.layout)
+        with self.reading(rounds - 1) as (_, manifest):
+            return manifest.head
+
+    def append(
+        self,
+        contents: Mapping[bytes, Content],
+        dealers: tuple[int, ...],
+        *,
+        size: int,
+        keep: int | None,
+        final: bool = False,
+    ) -> Head:
+        """Seal, chain and write the records of the next round, and drop shares that are old."""
+        with self._lock:
+            if self.state.finished:
+                raise HistoryError("this history is finished; start another run")
+            self._store.reserve(size)
+            before, t = self.state.head, self.state.head.rounds
+            rounds, kept_from = t + (not final), self.state.shares_from
+            if keep is not None:
+                kept_from = max(kept_from, rounds - keep)
+            old = self._shares_of(range(self.state.shares_from, min(kept_from, t)))
+            model = hashlib.sha256(contents[round_key(t, Kind.MODEL)]).hexdigest()
+
+            def change(write: "_Write") -> State:
+                manifest = Manifest(
+                    round=t,
+                    previous=before.link,
+                    public=public_link(before.public, t, model, dealers),
+                    dealers=dealers,
+                    model=model,
+                    records={key.hex(): write.put(key, c) for key, c in contents.items()},
+                    final=final,
+                )
+                write.put(round_key(t, Kind.MANIFEST), manifest.encoded())
+                write.drop(old)
+                return replace(
+                    self.state, head=manifest.head, finished=final, shares_from=kept_from
+                )
+
+            self._write(change)
+            return self.state.head
+
+    def put_checkpoint(self, name: str, content: bytes) -> None:
+        """Store bytes under a name, over what was there."""
+        key = checkpoint_key(name)
+
+        def change(write: "_Write") -> State:
+            known = {**self.state.checkpoints, name: write.put(key, content)}
+            return replace(self.state, checkpoints=known)
+
+        with self._lock:
+            self._store.reserve(len(content))
+            self._write(change)
+
+    def get_checkpoint(self, name: str) -> bytes | None:
+        """Return what was stored under a name, or None."""
+        with self._lock, self._store.reading() as transaction:
+            expected = self.state.checkpoints.get(name)
+            if expected is None:
+                return None
+            return opened(self.sealer, transaction, checkpoint_key(name), expected)
+
+    def drop_checkpoint(self, name: str) -> None:
+        """Delete what was stored under a name."""
+
+        def change(write: "_Write") -> State:
+            write.drop([checkpoint_key(name)])
+            known = {k: v for k, v in self.state.checkpoints.items() if k != name}
+            return replace(self.state, checkpoints=known)
+
+        with self._lock:
+            if name in self.state.checkpoints:
+                self._store.reserve(0)
+                self._write(change)
+
+    def _write(self, change: Callable[["_Write"], State]) -> None:
+        """Make a change and write the state after it, all at once; then remember the head."""
+        with self._store.writing() as transaction:
+            write = _Write(transaction, self.sealer)
+            state = replace(change(write), sequence=self.state.sequence + 1)
+            write.put(STATE, state.encoded())
+        self.state = state
+        remember(self._store, self.sealer, state)
+
+    def _shares_of(self, rounds: range) -> list[bytes]:
+        keys = []
+        for t in rounds:
+            with self.reading(t) as (_, manifest):
+                records = map(bytes.fromhex, manifest.records)
+                keys += [key for key in records if placed(key) == (t, Kind.SHARE)]
+        return keys
+
+
+class _Write:
+    """A write under way. Records are sealed one by one in the same room."""
+
+    def __init__(self, transaction: Writing, sealer: Sealer) -> None:
+        self._transaction, self._sealer = transaction, sealer
+        self._room = memoryview(bytearray())
+
+    def put(self, key: bytes, content: Content) -> str:
+        """Seal and put a record; return its nonce and tag."""
+        size = len(content) + OVERHEAD
+        if len(self._room) < size:
+            self._room = memoryview(bytearray(size))
+        record = self._room[:size]
+        self._sealer.seal_into(key, content, record)
+        self._transaction.put(key, record)
+        return fingerprint(record)
+
+    def drop(self, keys: Iterable[bytes]) -> None:
+        """Delete records."""
+        for key in keys:
+            self._transaction.delete(key)
