@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.forgetting import add_forgetting, remembered
+from pdlrecover.experiments.forgetting import add_forgetting, losses, remembered
 from pdlrecover.experiments.run import build, run
+from pdlrecover.learning import mean_loss
 
 
 def entry(held_out, removed, success=None):
@@ -61,3 +62,21 @@ def test_undetected_attackers_stay_and_accused_honest_ones_go():
     held = world.federation.population.batches.samples_of(world.removed)
     assert len(held) == world.federation.population.batches.sizes[:6].sum()
     assert len(np.unique(held)) == len(held)
+
+
+def test_held_out_data_is_weighted_to_the_removed_peers_classes():
+    world = build(Config(leavers=4, degree=0.9, methods=("retrain",), rounds=20))
+    population, dataset = world.federation.population, world.dataset
+    weights = np.random.default_rng(0).normal(size=population.updates.model.size)
+    found = losses(population, dataset, world.removed, weights)
+    labels = population.y[population.batches.samples_of(world.removed)].numpy()
+    each = [
+        mean_loss(
+            population.updates.model, weights, dataset.test_x[i : i + 1], dataset.test_y[i : i + 1]
+        )
+        for i in range(len(dataset.test_y))
+    ]
+    by_class = [np.mean(np.array(each)[dataset.test_y.numpy() == c]) for c in range(10)]
+    assert found["held_out_loss"] == pytest.approx(np.mean(np.array(by_class)[labels]), rel=1e-4)
+    plain = mean_loss(population.updates.model, weights, dataset.test_x, dataset.test_y)
+    assert found["held_out_loss"] != pytest.approx(plain, rel=1e-3)

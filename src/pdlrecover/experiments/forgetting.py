@@ -3,8 +3,10 @@
     gap(w)        = loss on held-out data − loss on the removed peers' own data
     remembered(w) = (gap(w) − gap(retrain)) / (gap(original) − gap(retrain))
 
-The original model is 1 and retraining is 0. On one seed the noise is about ±0.3: average over
-seeds. Where the original itself remembers next to nothing the ratio has no meaning, and is None.
+Held-out data is weighted to the removed peers' mix of classes; else a model that is merely better
+at some classes would seem to remember. The original model is 1 and retraining is 0. On one seed the
+noise is about ±0.3: average over seeds. Where the original itself remembers next to nothing the
+ratio has no meaning, and is None.
 Next to it stands the backdoor's success above that of retraining, which need not be zero itself.
 """
 
@@ -23,14 +25,23 @@ Entry = dict[str, Any]
 def losses(
     population: Population, dataset: Dataset, removed: tuple[int, ...], weights: Vector
 ) -> Entry:
-    """Return a model's mean loss on held-out data, and on the removed peers' data."""
+    """Return a model's mean loss on held-out data, weighted, and on the removed peers' data."""
     model = population.updates.model
     samples = population.batches.samples_of(removed)
+    if not len(samples):
+        return {"held_out_loss": None, "removed_loss": None}
+    x, y = population.x[samples], population.y[samples]
+    held_out, counted = 0.0, 0
+    test_x, test_y = dataset.test_x, dataset.test_y
+    for label in range(dataset.classes):
+        same = test_y == label
+        if same.any():
+            count = int((y == label).sum())
+            held_out += count * mean_loss(model, weights, test_x[same], test_y[same])
+            counted += count
     return {
-        "held_out_loss": mean_loss(model, weights, dataset.test_x, dataset.test_y),
-        "removed_loss": mean_loss(model, weights, population.x[samples], population.y[samples])
-        if len(samples)
-        else None,
+        "held_out_loss": held_out / counted if counted else None,
+        "removed_loss": mean_loss(model, weights, x, y),
     }
 
 

@@ -32,6 +32,8 @@ class Scale:
     typical: int
     """The m of everything that does not vary it."""
     seeds: tuple[int, ...]
+    exact_share: float = 0.1
+    """The share of the rounds that may be exact after SGD; short runs need more."""
     plan: dict[str, int] = field(default_factory=dict)
     """The schedule of PDLRecover after SGD, where it is not the default."""
     adam_plan: dict[str, int] = field(default_factory=dict)
@@ -95,6 +97,7 @@ QUICK = Scale(
     counts=(2, 4, 6),
     typical=4,
     seeds=(0, 1),
+    exact_share=0.45,
     plan={"preparation": 10, "period": 15, "final": 8},
     adam_plan={"preparation": 8, "period": 8, "final": 5},
 )

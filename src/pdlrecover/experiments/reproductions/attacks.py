@@ -18,7 +18,6 @@ ALL = (*ATTACKS, LEAVERS)
 ACCURACY_MARGIN = 0.005
 BACKDOOR_MARGIN = 0.02
 REMEMBERED = 0.3
-SGD_SHARE = 0.1
 RIVAL_SHARE = 0.8
 """The rounds of accelerated retraining after Adam, as a share of the run's."""
 COLUMNS = [
@@ -114,7 +113,7 @@ def _document(scale: Scale, results: Results) -> Document:
     verdicts: dict[str, list[bool]] = {}
     for optimizer in ("adam", "sgd"):
         rounds = scale.adam_rounds if optimizer == "adam" else scale.rounds
-        share = RIVAL_SHARE if optimizer == "adam" else SGD_SHARE
+        share = RIVAL_SHARE if optimizer == "adam" else scale.exact_share
         for dataset in scale.datasets:
             for attack in ALL:
                 of = of_attack(results.where(optimizer=optimizer, dataset=dataset), attack)
@@ -136,8 +135,8 @@ def _document(scale: Scale, results: Results) -> Document:
         rows=rows,
         command=command("attacks", scale),
         note="holds: within 0.5 points of retraining, backdoor at most 2 points above it, exact "
-        "rounds at most a tenth of the rounds after SGD and 0.8 of them after Adam, and remembered "
-        "at most 0.3 where honest peers left.",
+        f"rounds at most {scale.exact_share:g} of the rounds after SGD and {RIVAL_SHARE:g} of them "
+        "after Adam, and remembered at most 0.3 where honest peers left.",
     )
     return Document(
         name="attacks", title="All methods under all attacks", summary=summary, tables=[table]
