@@ -39,8 +39,8 @@ def backdoor() -> list[str]:
         "",
         f"Accuracy / backdoor success in %, {_seeds('clear')}, computed in the clear (the same "
         "numbers as on shares).",
-        "HAR's 561 features are recomputed from the inertial signals. `results/backdoor/run.sh` runs "
-        "it.",
+        "HAR's 561 features are recomputed from the inertial signals. `results/backdoor/run.sh` "
+        "runs it.",
     ]
 
 
