@@ -12,7 +12,10 @@
     │   ├── PlanError       a training or recovery that cannot be run as asked
     │   └── HistoryError    a stored history that is damaged, incomplete, or another run's
     └── RemoteError         what other peers sent cannot be right
-        └── LiarsError      more wrong shares than can be told from right ones
+        ├── LiarsError      more wrong shares than can be told from right ones
+        ├── CodecError      bytes that are no message
+        ├── MessageError    a message that is forged, misdirected, or not legal where it comes
+        └── DivergenceError peers that do not hold the same model any more
 
 A message says what was got, what was expected, and what to do about it. Local errors are also
 `ValueError`s, so that code which knows nothing of this package treats them as such.
@@ -20,11 +23,14 @@ A message says what was got, what was expected, and what to do about it. Local e
 
 __all__ = [
     "AttackError",
+    "CodecError",
     "DataError",
+    "DivergenceError",
     "FieldError",
     "HistoryError",
     "LiarsError",
     "LocalError",
+    "MessageError",
     "ModelError",
     "PDLRecoverError",
     "PlanError",
@@ -85,3 +91,15 @@ class RemoteError(PDLRecoverError):
 
 class LiarsError(RemoteError):
     """More shares are wrong than the responders can tell from right ones; nothing was opened."""
+
+
+class CodecError(RemoteError):
+    """Bytes that came from another peer are no message of this version."""
+
+
+class MessageError(RemoteError):
+    """A message is forged, for somebody else, of another run, or not legal where it comes."""
+
+
+class DivergenceError(RemoteError):
+    """Peers that must agree to the bit hold different models, and cannot go on together."""

@@ -96,6 +96,7 @@ class Federation:
         attack: Attack | None = None,
         cohorts: Sequence[Sequence[int]] | None = None,
         clear: bool = False,
+        peer_by_peer: bool = False,
         folder: Path | str | None = None,
         budget: int = DEFAULT_BUDGET,
     ) -> Self:
@@ -103,6 +104,7 @@ class Federation:
 
         `bound` is the public L2 bound that updates are clipped to, `malicious` the peers that
         follow the `attack`, `folder` where the history goes (a temporary place if not given).
+        `peer_by_peer` computes to the bit what real peers would, and takes longer.
         """
         if not datasets:
             raise DataError("a federation needs at least one peer's dataset, got none")
@@ -126,6 +128,7 @@ class Federation:
             l2=l2,
             malicious=malicious,
             attack=attack,
+            peer_by_peer=peer_by_peer,
         )
         scheme = Scheme.for_peers(len(parts), tolerance)
         place = None if folder is None else Path(folder)

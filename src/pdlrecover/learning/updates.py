@@ -157,6 +157,8 @@ class Updates:
     bound: float
     """The largest L2 norm of an update."""
     local: LocalTraining = ONE_STEP
+    chunk: int | None = None
+    """How many peers are computed in one call; with 1, each to the bit as it computes alone."""
 
     def weighted(
         self,
@@ -168,7 +170,9 @@ class Updates:
     ) -> torch.Tensor:
         """Return the (n, d) updates of these n peers at w, for their minibatches."""
         weights = torch.from_numpy(self.weights[peers])
-        return gradients(self.model, w, x, y, weights=weights, local=self.local, out=out)
+        return gradients(
+            self.model, w, x, y, weights=weights, local=self.local, chunk=self.chunk, out=out
+        )
 
     def __call__(
         self,
