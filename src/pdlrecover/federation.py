@@ -21,7 +21,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -37,18 +37,15 @@ from pdlrecover.field import Source
 from pdlrecover.history import Layout, RunHistory, complete_cohorts
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.optimizers import Rate
+from pdlrecover.recovery.removal import Reason, check_removal
 from pdlrecover.recovery.requests import Optimizer, Original
 from pdlrecover.recovery.retrain import train
 from pdlrecover.sharing import Scheme, Tolerance
 
-MIN_LEAVERS = 2
-"""Fewer honest leavers than this are not removed unless differencing is accepted."""
 DEFAULT_BUDGET = 8 << 30
 """So many bytes of history on disk, at most, unless more is allowed."""
 
 FORMAT = 1
-
-Reason = Literal["left", "malicious"]
 
 
 class Federation:
@@ -192,25 +189,13 @@ class Federation:
         self, remove: Sequence[int], reason: Reason = "left", *, accept_differencing: bool = False
     ) -> list[int]:
         """Check that these peers can be removed; return who is kept."""
-        peers, removed = self.population.peers, set(remove)
-        if unknown := sorted(p for p in removed if not 0 <= p < peers):
-            raise PlanError(f"peers are numbered 0 to {peers - 1}; there is no peer {unknown[0]}")
-        if len(removed) == peers:
-            raise PlanError(f"all {peers} peers would be removed, and nobody is left to recover")
-        dropouts = self.scheme.quorums.tolerance.dropouts
-        if len(removed) > dropouts:
-            raise PlanError(
-                f"{len(removed)} peers are to be removed and the federation was set up to survive "
-                f"{dropouts} dropouts; remove fewer, or set it up with dropouts={len(removed)}"
-            )
-        if reason == "left" and 0 < len(removed) < MIN_LEAVERS and not accept_differencing:
-            raise PlanError(
-                f"removing peer {min(removed)} alone would reveal its updates: the sum over all "
-                "minus the sum over the others is its own. Wait for another leaver and remove both "
-                "at once, accept it (accept_differencing, --accept-differencing), or say that the "
-                "peer was malicious"
-            )
-        kept = [p for p in range(peers) if p not in removed]
+        kept = check_removal(
+            remove,
+            peers=self.population.peers,
+            dropouts=self.scheme.quorums.tolerance.dropouts,
+            reason=reason,
+            accept_differencing=accept_differencing,
+        )
         self.history.cohorts_of(kept)
         custody(self._simulation, kept, Faults())
         return kept

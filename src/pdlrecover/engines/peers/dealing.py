@@ -140,6 +140,12 @@ def committed(public: Public, peer: int, private: bytes) -> bool:
     return _commitment(private) == public.commitments[32 * peer : 32 * peer + 32]
 
 
+def own_row(kind: Kind, dealt: Dealt, me: int) -> Elements:
+    """Return the dealer's own shares."""
+    row = np.frombuffer(dealt.private[me][NONCE_BYTES:], dtype="<i8").astype(np.int64)
+    return row[: kind.blocks]
+
+
 def row_of(kind: Kind, slot: bytes, public: Public, peer: int, private: bytes) -> Elements | None:
     """Return the peer's shares out of its row, or None if the row is not what was proven."""
     try:
@@ -147,6 +153,8 @@ def row_of(kind: Kind, slot: bytes, public: Public, peer: int, private: bytes) -
     except ValueError:
         return None
     if len(private) < NONCE_BYTES or len(row) != kind.blocks + CHECKS:
+        return None
+    if len(public.proof) != CHECKS * (kind.degree + 1):
         return None
     challenge = _challenge(kind, slot, public.commitments)
     mine = F61.matmul(challenge, row[:, None])[:, 0]

@@ -50,15 +50,13 @@ class Holdings:
     def hold_own(self, dealt: Dealt) -> None:
         """Hold what this peer itself has dealt."""
         me, kind = self._circle.me, self._task.kind
+        if kind is None:
+            return
         slot = dealing.slot_of(self._place, me)
-        row = None
-        if kind is not None:
-            row = dealing.row_of(kind, slot, dealt.public, me, dealt.private[me])
-        if row is None:
-            raise AssertionError("a peer's own dealing does not verify")
         digest = dealt.public.digest(slot)
         self.own_statement = self._circle.crypto.sign(dealing.statement(slot, digest))
-        self._hold(Held(dealer=me, digest=digest), self.own_statement, row)
+        held = Held(dealer=me, digest=digest)
+        self._hold(held, self.own_statement, dealing.own_row(kind, dealt, me))
 
     def seal_context(self, dealer: int, recipient: int) -> bytes:
         """Return what a sealed share is bound to."""
