@@ -335,3 +335,9 @@ def _head(header: m.Header, kind: int, size: int) -> bytes:
 
 def _signed(head: bytes, content: bytes) -> bytes:
     return DOMAIN + head + hashlib.sha256(content).digest()
+
+
+def peek_run(data: bytes) -> bytes:
+    """Return the run that a message claims to be of, unchecked; of garbage, anything."""
+    start = struct.calcsize("<4sBB32s")
+    return data[start : start + 32]

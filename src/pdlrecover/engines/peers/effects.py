@@ -4,8 +4,10 @@ Effects are carried out in the order in which they are given: what must be remem
 told stands before it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pdlrecover.engines.peers.dealing import Dealt
 from pdlrecover.engines.peers.messages import Entry
 from pdlrecover.field import Elements
 
@@ -21,11 +23,16 @@ class Send:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compute:
-    """Deal this step's shares (`Machine.deal`), outside of the core since it may take long."""
+    """Deal this step's shares, outside of the core since it may take long: in a thread, say."""
 
     step: int
     slot: bytes
     seed: bytes
+    deal: Callable[[bytes, bytes], Dealt]
+
+    def run(self) -> Dealt:
+        """Do it; the result goes to `Machine.contribute`."""
+        return self.deal(self.slot, self.seed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -54,14 +54,8 @@ class Participant:
             memory = bytes(8)
         return self._begin(now, memory[8:] or None)
 
-    def deal(self, job: Compute) -> Dealt:
-        """Do the computing that a step asks for; it may run in another thread."""
-        if self.task is None:
-            raise AssertionError("there is nothing to deal once the method has ended")
-        return self.task.deal(job.slot, job.seed)
-
     def contribute(self, step: int, dealt: Dealt, now: float) -> list[Outcome]:
-        """Take what `deal` returned."""
+        """Take what a `Compute` came to."""
         return self._carry_out(self.machine.contribute(step, dealt, now), now)
 
     def receive(self, data: bytes, source: int, now: float) -> list[Outcome]:

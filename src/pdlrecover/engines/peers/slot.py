@@ -72,7 +72,8 @@ class Slot:
             return [*self._say_sub_secret(), *self._try_open()]
         slot = dealing.slot_of(self.place, self.circle.me)
         saved = Remember(value=self.seed + self.ballot.saved())
-        return [saved, Compute(step=self.place.step, slot=slot, seed=self.seed)]
+        job = Compute(step=self.place.step, slot=slot, seed=self.seed, deal=self.task.deal)
+        return [saved, job]
 
     def contribute(self, dealt: Dealt, now: float) -> list[Effect]:
         """Send what this peer has dealt."""
