@@ -53,11 +53,11 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": "00"})
         assert "no single removal" in voted["error"]
         name = proposed["removal"]
-        await until(lambda: len(peers[3].status()["removals"]) == 1)
+        await until(lambda: len(peers[3].desk.status()["removals"]) == 1)
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": name[:12]})
         assert "has no vote" in voted["error"]
         for me in (2, 4):
-            await until(lambda me=me: len(peers[me].status()["removals"]) == 1)
+            await until(lambda me=me: len(peers[me].desk.status()["removals"]) == 1)
             assert not list(folders[0].glob("recovered-*"))
             await ask(folders[me] / "control", {"do": "approve", "removal": name[:12]})
         kept = [folders[me] for me in (0, 2, 4)]

@@ -16,6 +16,7 @@ from pdlrecover.engines.peers.keys import Keyring, PublicKeys
 from pdlrecover.engines.peers.network import Limits, Tls
 from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.plan import Plan
+from pdlrecover.engines.peers.runs import Runs
 from pdlrecover.engines.peers.store import PlainFolder
 from pdlrecover.recovery.methods import Settings
 from pdlrecover.recovery.optimizers import SGD, Rate
@@ -77,8 +78,7 @@ def peer(me, papers, folder, **arguments):
         names=tuple(papers["names"]),
     )
     x, y = datasets()[me]
-    defaults = {"deadlines": DEADLINES, "limits": LIMITS}
-    return Peer(
+    runs = Runs(
         me=me,
         federation=bytes(32),
         plan=PLAN,
@@ -87,11 +87,10 @@ def peer(me, papers, folder, **arguments):
         y=torch.as_tensor(y),
         crypto=Keyring(signing[me], sealing[me], public),
         store=PlainFolder(folder / "store"),
-        addresses=papers["addresses"],
-        tls=tls,
         folder=folder,
-        **{**defaults, **arguments},
+        deadlines=DEADLINES,
     )
+    return Peer(runs, addresses=papers["addresses"], tls=tls, limits=LIMITS, **arguments)
 
 
 def simulation():

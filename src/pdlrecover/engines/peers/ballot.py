@@ -4,7 +4,8 @@ Opening two sets of the same dealings would reveal their difference: perhaps one
 sub-secrets are sent only for a set that a quorum has settled, and at most one can be settled. This
 is the one-shot core of Tendermint (Buchman, Kwon, Milosevic 2018), with the set as the value.
 
-- Views follow each other by timeouts; the leader of view v of step s is peer (s + v) mod m.
+- Views follow each other by timeouts; leaders rotate with the steps, those first that dealt in
+  the last step where anything was dealt (see `leaders`), which is public and the same for all.
 - The leader proposes a set. A peer gives it its *first vote* if it holds all of it and is not
   locked on another set, or if the proposal shows a later quorum than its lock.
 - Who sees a quorum of first votes in its view locks on the set and gives its *final vote*.
@@ -24,15 +25,22 @@ MAX_VIEWS = 256
 """Votes further ahead than this are not kept: nobody honest is there alone."""
 
 
+def leaders(peers: Sequence[int], present: Sequence[int], step: int) -> tuple[int, ...]:
+    """Return who leads in the views of a step: those that were there last, then the others."""
+    there = [peer for peer in peers if peer in present] or list(peers)
+    turn = step % len(there)
+    return (*there[turn:], *there[:turn], *(peer for peer in peers if peer not in there))
+
+
 @dataclass(kw_only=True, eq=False)
 class Ballot:
     """One peer's part in one step's agreement."""
 
     me: int
-    peers: tuple[int, ...]
+    order: tuple[int, ...]
+    """Who leads, one view after the other."""
     quorum: int
     liars: int
-    step: int
     view: int = 0
     locked_view: int = -1
     locked: bytes = b""
@@ -49,7 +57,7 @@ class Ballot:
 
     def leader(self, view: int) -> int:
         """Return who proposes in a view."""
-        return self.peers[(self.step + view) % len(self.peers)]
+        return self.order[view % len(self.order)]
 
     @property
     def must_propose(self) -> bool:

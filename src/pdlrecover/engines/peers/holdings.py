@@ -11,6 +11,7 @@ Rules:
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from pdlrecover.engines.peers import dealing
 from pdlrecover.engines.peers.circle import Circle, Task
@@ -31,7 +32,11 @@ from pdlrecover.field import Elements
 class Holdings:
     """What is here of one step's dealings."""
 
-    def __init__(self, circle: Circle, task: Task, place: Header) -> None:
+    def __init__(
+        self, circle: Circle, task: Task, place: Header, present: Iterable[int] = ()
+    ) -> None:
+        self.expected = set(present)
+        """Whose dealings and receipts are waited for: who was there last, or is heard from."""
         self._circle, self._task, self._place = circle, task, place
         self._rows: dict[int, Elements] = {}
         self._held: dict[int, Held] = {}
@@ -44,8 +49,13 @@ class Holdings:
 
     @property
     def complete(self) -> bool:
-        """Whether every peer's dealing is here, or known to be bad."""
-        return all(peer in self._rows or peer in self._cheats for peer in self._circle.peers)
+        """Whether the dealings of all that are waited for are here, or known to be bad.
+
+        Without a quorum of them, everybody is waited for.
+        """
+        enough = len(self._rows) >= self._circle.quorum
+        awaited = self.expected if enough else self._circle.peers
+        return all(peer in self._rows or peer in self._cheats for peer in awaited)
 
     def hold_own(self, dealt: Dealt) -> None:
         """Hold what this peer itself has dealt."""
@@ -143,7 +153,8 @@ class Holdings:
         quorum holds all.
         """
         receipts = {**self._receipts, self._circle.me: frozenset(self._held.values())}
-        if len(receipts) < (len(self._circle.peers) if in_time else self._circle.quorum):
+        here = len(receipts) >= self._circle.quorum
+        if not here or (in_time and not self.expected <= receipts.keys()):
             return None
         counts = Counter(held for some in receipts.values() for held in some)
         chosen = [

@@ -9,7 +9,8 @@ Rules:
   this federation, this run, and this peer or everybody.
 - *Catching up.* When more peers than may collude or lie have signed messages of the same later step
   and log, this peer fetches the public answers from one of them, and takes them only if they lead
-  to exactly that log. What it missed of shares stays missed.
+  to exactly that log. What it missed of shares stays missed. The others wait for a peer again once
+  they have heard from it in the step before.
 - *Divergence.* A message of the same step with another log or another request shows that its
   sender holds another model. It is not counted and its sender is named. This peer stops when it
   differs from more peers than may collude or lie, or when those that agree are no quorum any more.
@@ -51,11 +52,14 @@ class Machine:
         self.step, self.log = 0, NOTHING
         self.slot: Slot | None = None
         self.halted = False
+        self._present = circle.peers
+        """Who dealt in the last step in which anything was dealt: the same at every peer."""
         self._later: dict[int, dict[int, list[Envelope]]] = defaultdict(lambda: defaultdict(list))
         self._positions: dict[int, tuple[int, bytes]] = {}
         self._differing: dict[int, bytes] = {}
         self._overtaken_at: float | None = None
         self._fetched: list[Entry] = []
+        self._catching_up = False
         self._asked = 0
 
     @property
@@ -69,14 +73,24 @@ class Machine:
 
     def replay(self, entry: Entry) -> None:
         """Take a step from the store: it was opened before this process started."""
-        self.step, self.log = self.step + 1, entry.after(self.log)
+        self._count(entry)
 
     def begin(self, task: Task, now: float, memory: bytes | None = None) -> list[Effect]:
         """Start the next step; `memory` is what was remembered of it before a crash."""
         place = self.circle.place(self.step, self.log, task.asked, task.round)
-        self.slot = Slot(self.circle, task, place, now, memory)
+        self.slot = Slot(self.circle, task, place, self._present, now, memory)
         self._differing, self._overtaken_at, self._fetched = {}, None, []
+        for peer, (step, _) in self._positions.items():
+            if step >= self.step - 1:
+                self.slot.heard(peer)
+        if self._catching_up and self._goals():
+            self.slot.overtaken()
+            self._overtaken_at = now
+            return [self._fetch()]
         effects = self.slot.begin(now)
+        if self._catching_up:
+            self._catching_up = False
+            effects += self.circle.broadcast(self._place(), Position(reply=True))
         waiting = self._later.pop(self.step, {})
         for envelopes in waiting.values():
             for envelope in envelopes:
@@ -101,6 +115,8 @@ class Machine:
     def take(self, envelope: Envelope, now: float) -> list[Effect]:
         """Take a checked message."""
         header, body, sender = envelope.header, envelope.body, envelope.header.sender
+        if self.slot and header.step >= self.step:
+            self.slot.heard(sender)
         known = self._positions.get(sender)
         if known is None or header.step >= known[0]:
             self._positions[sender] = header.step, header.log
@@ -190,11 +206,13 @@ class Machine:
         """See whether the others are ahead for long enough, and fetch what they have."""
         if self.slot is None or self.halted or self.slot.state is State.OPENED:
             return []
-        if not self._goals():
+        goals = self._goals()
+        if not goals:
             self._overtaken_at = None
             return []
         if self._overtaken_at is None:
-            self._overtaken_at = now
+            far = max(step for step, _ in goals) > self.step + WINDOW
+            self._overtaken_at = now - (self.circle.deadlines.behind if far else 0.0)
         if now < self._overtaken_at + self.circle.deadlines.behind:
             return []
         self._overtaken_at = now
@@ -236,7 +254,7 @@ class Machine:
         if not reached:
             self._fetched = []
             return [Note(text="fetched answers do not fit, asking another peer")]
-        entries, self._fetched = self._fetched[:reached], []
+        entries, self._fetched, self._catching_up = self._fetched[:reached], [], True
         first = slot.caught_up(entries[0])
         return [first, *(Opened(entry=entry, shares={}) for entry in entries[1:])]
 
@@ -244,11 +262,16 @@ class Machine:
         """Count the steps that these effects finish."""
         for effect in effects:
             if isinstance(effect, Opened):
-                self.step, self.log = self.step + 1, effect.entry.after(self.log)
+                self._count(effect.entry)
                 self.slot, self._overtaken_at = None, None
         for step in [step for step in self._later if step < self.step]:
             del self._later[step]
         return effects
+
+    def _count(self, entry: Entry) -> None:
+        self.step, self.log = self.step + 1, entry.after(self.log)
+        if entry.dealers:
+            self._present = tuple(held.dealer for held in entry.dealers)
 
     def _place(self) -> Header:
         return self.circle.place(self.step, self.log, NOTHING, 0)

@@ -50,7 +50,7 @@ class Participant:
             self.machine.replay(entry)
             self.task = self.driver.answer(entry)
         memory = self._store.recall(self._name)
-        if memory is None or int.from_bytes(memory[:8], "little") != self.machine.step:
+        if not memory or int.from_bytes(memory[:8], "little") != self.machine.step:
             memory = bytes(8)
         return self._begin(now, memory[8:] or None)
 
@@ -85,6 +85,7 @@ class Participant:
                     self._store.remember(self._name, step + value)
                 case Opened(entry=entry, shares=shares):
                     self._store.commit(self._run, entry, shares)
+                    self._store.remember(self._name, b"")
                     self.task = self.driver.answer(entry)
                     opened = True
                 case Serve(to=to, first=first):

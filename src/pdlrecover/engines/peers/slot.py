@@ -12,7 +12,7 @@ Steps that open stored shares only start with 4. What may have been lost is sent
 """
 
 from pdlrecover.engines.peers import dealing, evidence
-from pdlrecover.engines.peers.ballot import Ballot
+from pdlrecover.engines.peers.ballot import Ballot, leaders
 from pdlrecover.engines.peers.circle import Circle, Task
 from pdlrecover.engines.peers.dealing import Dealt, Public
 from pdlrecover.engines.peers.effects import Blame, Compute, Effect, Note, Opened, Remember
@@ -39,17 +39,23 @@ class Slot:
     """The state machine of one step; see `states` for its table."""
 
     def __init__(
-        self, circle: Circle, task: Task, place: Header, now: float, memory: bytes | None
+        self,
+        circle: Circle,
+        task: Task,
+        place: Header,
+        present: tuple[int, ...],
+        now: float,
+        memory: bytes | None,
     ) -> None:
+        """`present` are those that are waited for, and lead first."""
         self.circle, self.task, self.place = circle, task, place
         self.state = State.COMPUTING if task.kind else State.OPENING
-        self.holdings = Holdings(circle, task, place)
+        self.holdings = Holdings(circle, task, place, present)
         self.ballot = Ballot(
             me=circle.me,
-            peers=circle.peers,
+            order=leaders(circle.peers, present, place.step),
             quorum=circle.quorum,
             liars=circle.scheme.quorums.tolerance.liars,
-            step=place.step,
         )
         self.seed = dealing.new_seed()
         if memory:
@@ -65,6 +71,10 @@ class Slot:
         self._resend_at, self._pause = self.wake_at, circle.deadlines.resend
         self._timed_view = -1
         self._deadline = self._propose_at = self._view_at = float("inf")
+
+    def heard(self, peer: int) -> None:
+        """Wait for this peer, too: it is there."""
+        self.holdings.expected.add(peer)
 
     def begin(self, now: float) -> list[Effect]:
         """Start: compute what is to be dealt, or open what is stored."""

@@ -4,6 +4,7 @@ The folder has, for every run, `<step>.entry` and `<step>.shares`, and `<name>.m
 written beside and renamed, an entry after its shares, so that a crash leaves whole steps only.
 """
 
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,22 +67,31 @@ class PlainFolder:
         """Write the shares, then the entry that makes them count."""
         log = self.log(run)
         step, place = len(log), self._place(run)
+        content = b""
         if shares:
             dealers = sorted(shares)
             rows = [np.array([len(dealers), *dealers]), *(shares[d] for d in dealers)]
             content = np.concatenate(rows).astype("<i8").tobytes()
             self._write(place / f"{step}.shares", content)
         before = self._digests[run]
-        self._write(place / f"{step}.entry", entry.after(before) + encode_entry(entry))
+        digests = entry.after(before) + hashlib.sha256(content).digest()
+        self._write(place / f"{step}.entry", digests + encode_entry(entry))
         self._logs[run].append(entry)
         self._digests[run] = entry.after(before)
 
     def shares(self, run: bytes, step: int, dealers: Sequence[int]) -> Elements | None:
-        """Return the sum of this peer's shares of these dealers; None if it lacks one."""
-        path = self._place(run) / f"{step}.shares"
-        if not path.exists():
+        """Return the sum of this peer's shares of these dealers; None if it lacks one.
+
+        Damaged shares count as missing: this peer then does not answer, instead of answering wrong.
+        """
+        place = self._place(run)
+        path, entry = place / f"{step}.shares", place / f"{step}.entry"
+        if not path.exists() or not entry.exists():
             return None
-        content = np.frombuffer(path.read_bytes(), dtype="<i8").astype(np.int64)
+        data = path.read_bytes()
+        if hashlib.sha256(data).digest() != entry.read_bytes()[32:64]:
+            return None
+        content = np.frombuffer(data, dtype="<i8").astype(np.int64)
         count = int(content[0])
         rows = content[1 + count :].reshape(count, -1)
         held = dict(zip(content[1 : 1 + count].tolist(), rows, strict=True))
@@ -107,7 +117,7 @@ class PlainFolder:
         while (path := place / f"{len(entries)}.entry").exists():
             content = path.read_bytes()
             try:
-                entry = decode_entry(content[32:])
+                entry = decode_entry(content[64:])
             except CodecError as error:
                 raise HistoryError(f"{path} is damaged: {error}") from error
             digest = entry.after(digest)
