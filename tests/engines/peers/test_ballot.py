@@ -95,54 +95,57 @@ def test_those_that_were_there_lead_first(present, step, expected):
     assert leaders((0, 1, 2, 3), present, step) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_no_two_sets_are_settled_whatever_the_wire_and_a_liar_do(seed):
-    """Peer 0 lies: as a leader it proposes different sets, and it votes for everything."""
+    """Peer 0 lies: it proposes different sets to different peers, and votes for all of them.
+
+    Some peers hardly hear final votes, so that few settle and the others go on to later views.
+    """
     rng = random.Random(seed)  # noqa: S311 (no secret)
     boxes = {me: ballot(me) for me in PEERS[1:]}
-    flying = []
+    deaf = {me: rng.choice([0.0, 0.95]) for me in boxes}
+    flying, settled = [], set()
 
     def tell(sender, body):
         flying.extend((to, sender, body) for to in boxes if to != sender)
+        if sender and isinstance(body, Proposal):
+            lie(body.view, body.choice)
 
-    known = []
-    for _ in range(400):
-        action = rng.random()
-        if action < 0.06:
-            me = rng.choice(list(boxes))
-            boxes[me].next_view()
-        elif action < 0.08:
-            me = rng.choice(list(boxes))
-            renewed = ballot(me)
-            renewed.restore(boxes[me].saved())
-            boxes[me] = renewed
-        elif action < 0.2:
-            view = rng.randrange(4)
-            body = Proposal(
-                view=view, since=rng.randrange(-1, 3), dealers=dealers(rng.randrange(9))
+    def lie(view, choice):
+        for final in (False, True):
+            tell(0, Vote(view=view, final=final, choice=choice))
+
+    def act(me):
+        box = boxes[me]
+        if box.must_propose:
+            tell(me, box.propose(dealers(me, rng.randrange(9))))
+        for vote in box.act(everything):
+            tell(me, vote)
+        if box.settled:
+            settled.add(box.settled.choice)
+
+    for view in range(0, 21, len(PEERS)):
+        for me in boxes:
+            proposal = Proposal(
+                view=view, since=rng.randrange(-1, view + 1), dealers=dealers(10 + me % 2)
             )
-            to = rng.choice(list(boxes))
-            flying.append((to, 0, body))
-            known.append(body.choice)
-        elif action < 0.3 and known:
-            final, choice = rng.random() < 0.5, rng.choice(known)
-            to = rng.choice(list(boxes))
-            flying.append((to, 0, Vote(view=rng.randrange(4), final=final, choice=choice)))
-        elif flying:
-            to, sender, body = flying.pop(rng.randrange(len(flying)))
-            if rng.random() < 0.1:
-                continue
-            if isinstance(body, Vote):
-                boxes[to].hear_vote(sender, body)
+            flying.append((me, 0, proposal))
+            lie(view, proposal.choice)
+    for _ in range(1200):
+        if rng.random() < 0.02 or not flying:
+            me = rng.choice(list(boxes))
+            if rng.random() < 0.2:
+                renewed = ballot(me)
+                renewed.restore(boxes[me].saved())
+                boxes[me] = renewed
             else:
-                boxes[to].hear_proposal(sender, body)
-        for me, box in boxes.items():
-            if box.must_propose and rng.random() < 0.3:
-                proposal = box.propose(dealers(me))
-                known.append(proposal.choice)
-                tell(me, proposal)
-            for vote in box.act(everything):
-                tell(me, vote)
-        settled = {box.settled.choice for box in boxes.values() if box.settled}
+                boxes[me].next_view()
+        else:
+            me, sender, body = flying.pop(rng.randrange(len(flying)))
+            if isinstance(body, Proposal):
+                boxes[me].hear_proposal(sender, body)
+            elif not body.final or rng.random() >= deaf[me]:
+                boxes[me].hear_vote(sender, body)
+        act(me)
         assert len(settled) <= 1

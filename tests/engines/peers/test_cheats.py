@@ -148,6 +148,7 @@ def test_a_dealer_that_proves_its_wrong_shares_with_its_own_combination_is_found
     assert network.blamed() == {CHEAT}
 
 
+@pytest.mark.slow
 def test_masks_that_do_not_sum_to_zero_are_left_out_and_change_nothing():
     setup = Setup(PEERS, TOLERANCE)
     before = setup.train(rounds=8)
@@ -344,10 +345,10 @@ def test_a_peer_with_another_model_is_named_and_stops_and_the_others_go_on():
 def test_false_answers_to_a_peer_that_was_away_are_not_taken(honest):
     def tamper(sender, recipient, data):
         body = codec.decode(data).body
-        if sender == CHEAT and isinstance(body, m.Answers):
+        if isinstance(body, m.Answers) and not lies:  # whoever is asked first
             entries = tuple(replace(e, values=e.values + 1) for e in body.entries)
             lies.append(recipient)
-            return [(sender, resigned(data, CHEAT, replace(body, entries=entries)))]
+            return [(sender, resigned(data, sender, replace(body, entries=entries)))]
         return [(sender, data)]
 
     lies = []
@@ -355,15 +356,10 @@ def test_false_answers_to_a_peer_that_was_away_are_not_taken(honest):
     wire = Wire(tamper=tamper, cut={0})
     network = setup.train(wire, rounds=ROUNDS, run=False)
     network.run(done=lambda: all(network.participants[p].finished for p in range(1, PEERS)))
-    for away in range(12):
-        setup.stores[0] = type(setup.stores[0])()
-        network.crash(0, setup.trainer(0, ROUNDS))
-        network.participants[0].machine._asked = away
-        wire.cut.clear()
-        network.start(0)
-        network.run()
-        same_models(network)
-    assert lies
+    wire.cut.clear()
+    network.run()
+    same_models(network)
+    assert lies == [0]
 
 
 def test_the_federation_digest_is_in_every_message():

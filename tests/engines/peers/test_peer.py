@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import socket
 
 import numpy as np
 import pytest
 import town
 
 from pdlrecover.engines.peers.report import ask
-from pdlrecover.errors import HistoryError
+from pdlrecover.errors import HistoryError, PlanError
 
 EVERYBODY = range(town.PEERS)
 
@@ -114,3 +115,45 @@ def test_metrics_and_status_are_told_on_this_machine_only(tmp_path):
 
     asyncio.run(story())
     assert town.status(tmp_path)["peer"] == 0
+
+
+def test_what_keeps_a_peer_from_starting_is_said_in_a_sentence(tmp_path):
+    async def story():
+        papers = town.papers()
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            where = f"127.0.0.1:{taken.getsockname()[1]}"
+            with pytest.raises(PlanError, match="cannot listen on"):
+                await town.peer(0, papers, tmp_path / "a", listen=where).run()
+        with pytest.raises(PlanError, match="choose a folder with a shorter path"):
+            await town.peer(0, papers, tmp_path / ("long" * 40)).run()
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(tmp_path):
+    async def story():
+        papers = town.papers()
+        folders = [tmp_path / str(me) for me in EVERYBODY]
+        peers = [town.peer(me, papers, folders[me]) for me in EVERYBODY[:4]]
+        tasks = [asyncio.create_task(each.run()) for each in peers]
+        await until(all_have(folders[:4], "trained.safetensors"))
+        peers.append(town.peer(4, papers, folders[4]))
+        tasks.append(asyncio.create_task(peers[4].run()))
+        await until(all_have(folders, "trained.safetensors"))
+        logs = {next(iter(p.parts.values())).machine.log for p in peers}
+        assert len(logs) == 1
+        removal = {"do": "propose-removal", "removed": [0, 1], "reason": "malicious"}
+        name = (await ask(folders[2] / "control", removal))["removal"]
+        for me in (3, 4):
+            await until(lambda me=me: peers[me].desk.status()["removals"])
+            await ask(folders[me] / "control", {"do": "approve", "removal": name})
+        await until(all_have(folders[2:], "recovered-*.json"))
+        await close(peers, tasks)
+        return [town.weights(f / f"recovered-{name[:16]}.safetensors") for f in folders[2:]]
+
+    models = asyncio.run(story())
+    for model in models[1:]:
+        np.testing.assert_array_equal(model, models[0])

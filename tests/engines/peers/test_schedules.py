@@ -118,6 +118,7 @@ def test_without_a_quorum_nothing_is_opened_and_it_goes_on_when_peers_return():
     same_models(network)
 
 
+@pytest.mark.slow
 def test_a_recovery_that_is_killed_half_way_goes_on_where_it_was():
     setup = Setup(5, TOLERANCE)
     trained = setup.train(rounds=10)

@@ -73,15 +73,19 @@ class Ballot:
         self._proposals[self.view] = self.proposed
         return self.proposed
 
+    def is_near(self, view: int) -> bool:
+        """Say whether a view is one that an honest peer may be in."""
+        return 0 <= view <= self.view + MAX_VIEWS
+
     def hear_proposal(self, sender: int, proposal: Proposal) -> None:
         """Take a proposal of a view's leader; the first one counts."""
-        if 0 <= proposal.view <= self.view + MAX_VIEWS and sender == self.leader(proposal.view):
+        if self.is_near(proposal.view) and sender == self.leader(proposal.view):
             self._proposals.setdefault(proposal.view, proposal)
             self._follow()
 
     def hear_vote(self, sender: int, vote: Vote) -> None:
         """Take a vote; the first one for its purpose counts."""
-        if 0 <= vote.view <= self.view + MAX_VIEWS:
+        if self.is_near(vote.view):
             self._votes[vote.view, vote.final].setdefault(sender, vote.choice)
             self._follow()
 

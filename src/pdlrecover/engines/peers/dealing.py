@@ -157,7 +157,7 @@ def row_of(kind: Kind, slot: bytes, public: Public, peer: int, private: bytes) -
     if len(public.proof) != CHECKS * (kind.degree + 1):
         return None
     challenge = _challenge(kind, slot, public.commitments)
-    mine = F61.matmul(challenge, row[:, None])[:, 0]
+    mine = F61.sum(F61.multiply(challenge, row[None]), axis=1)
     target = int(kind.scheme.points[peer])
     weights = _rows(tuple(_points(kind).tolist()), (target,))
     expected = F61.matmul(_proof(kind, public), np.ascontiguousarray(weights.T))[:, 0]

@@ -39,7 +39,9 @@ from pdlrecover.errors import CodecError, MessageError
 WINDOW = 2
 """Messages of so many coming steps are kept until their time comes."""
 KEPT_PER_SENDER = 24
-"""So many of them of one peer and step."""
+"""So many of them of one peer and step,"""
+KEPT_BYTES = 1 << 26
+"""and until they have so many bytes."""
 ANSWER_BYTES = 1 << 24
 """One message of fetched answers holds about so much."""
 
@@ -199,7 +201,8 @@ class Machine:
         header = envelope.header
         if header.step <= self.step + WINDOW:
             kept = self._later[header.step][header.sender]
-            if len(kept) < KEPT_PER_SENDER:
+            size = sum(len(other.data) for other in kept)
+            if len(kept) < KEPT_PER_SENDER and size < KEPT_BYTES:
                 kept.append(envelope)
 
     def _look_ahead(self, now: float) -> list[Effect]:

@@ -23,6 +23,8 @@ from typing import Any
 
 import grpc
 
+from pdlrecover.errors import PlanError
+
 METHOD = "/pdlrecover.Peer/Deliver"
 CHUNK = 1 << 20
 
@@ -64,8 +66,13 @@ class Network:
         tls: Tls,
         receive: Callable[[int, bytes], Awaitable[None]],
         limits: Limits | None = None,
+        listen: str | None = None,
     ) -> None:
-        """`receive` is awaited for every message; while it waits, its sender waits."""
+        """`receive` is awaited for every message; while it waits, its sender waits.
+
+        `listen` is where this peer listens, if not at the address that the others know.
+        """
+        self._listen = listen or addresses[me]
         self._me, self._addresses, self._tls, self._receive = me, tuple(addresses), tls, receive
         self._limits = limits or Limits()
         self._server: grpc.aio.Server | None = None
@@ -81,7 +88,14 @@ class Network:
             root_certificates=self._tls.authority,
             require_client_auth=True,
         )
-        server.add_secure_port(self._addresses[self._me], credentials)
+        try:
+            server.add_secure_port(self._listen, credentials)
+        except RuntimeError as error:
+            await server.stop(grace=None)
+            raise PlanError(
+                f"cannot listen on {self._listen}: is another peer running there, or is it an "
+                "address of another machine? Say where to listen"
+            ) from error
         await server.start()
         self._server = server
         for peer, address in enumerate(self._addresses):

@@ -48,16 +48,25 @@ class Peer:
         addresses: Sequence[str],
         tls: Tls,
         limits: Limits | None = None,
+        listen: str | None = None,
         metrics_port: int | None = None,
     ) -> None:
-        """`addresses` says where each peer listens, this one included."""
+        """`addresses` are where peers are reached, `listen` where this one listens if elsewhere.
+
+        Metrics are served on a port of this machine if one is given.
+        """
         one_blas_thread()
         runs.folder.mkdir(parents=True, exist_ok=True)
-        limits = limits or Limits()
+        limits = limits or Limits(message_bytes=runs.largest_message)
         self.runs, self.folder = runs, runs.folder
         self.council = Council(runs.circle(NOTHING, range(runs.plan.peers)), runs.store)
         self.network = Network(
-            me=runs.me, addresses=addresses, tls=tls, receive=self._receive, limits=limits
+            me=runs.me,
+            addresses=addresses,
+            tls=tls,
+            receive=self._receive,
+            limits=limits,
+            listen=listen,
         )
         self.parts: dict[bytes, Participant] = {}
         """This peer's part in each run that it has begun."""
@@ -77,11 +86,12 @@ class Peer:
 
     async def run(self) -> None:
         """Work until told to stop."""
-        await self.network.start()
-        servers = [await serve_control(self.folder / "control", self.desk.command)]
-        if self._metrics_port is not None:
-            servers.append(await serve_metrics(self._metrics_port, self.desk.metrics))
+        servers = []
         try:
+            await self.network.start()
+            servers.append(await serve_control(self.folder / "control", self.desk.command))
+            if self._metrics_port is not None:
+                servers.append(await serve_metrics(self._metrics_port, self.desk.metrics))
             self._begin(self.runs.training, self.runs.trainer())
             while not self._stopping:
                 await self._turn()

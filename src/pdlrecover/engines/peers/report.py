@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pdlrecover.errors import HistoryError, PDLRecoverError
+from pdlrecover.errors import HistoryError, PDLRecoverError, PlanError
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 MAX_LINE = 1 << 16
@@ -64,6 +64,11 @@ async def serve_control(path: Path, answer: Answer) -> asyncio.Server:
     before = os.umask(0o177)
     try:
         return await asyncio.start_unix_server(session, path, limit=MAX_LINE)
+    except OSError as error:
+        raise PlanError(
+            f"cannot open the local socket {path}: {error.strerror or error}; choose a folder with "
+            "a shorter path, on a local disk"
+        ) from error
     finally:
         os.umask(before)
 

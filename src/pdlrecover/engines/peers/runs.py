@@ -1,6 +1,7 @@
 """What a peer takes part in, the training and recoveries, and the files that come out of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import safetensors.torch
@@ -12,6 +13,7 @@ from pdlrecover.engines.peers.contribution import Contribution
 from pdlrecover.engines.peers.council import Removal
 from pdlrecover.engines.peers.driver import Driver
 from pdlrecover.engines.peers.effects import Deadlines
+from pdlrecover.engines.peers.machine import ANSWER_BYTES
 from pdlrecover.engines.peers.participant import Participant
 from pdlrecover.engines.peers.plan import Plan
 from pdlrecover.engines.peers.report import write_json
@@ -59,6 +61,12 @@ class Runs:
         self.training = plan.run(federation, self._flat)
         """The name of the training run."""
 
+    @property
+    def largest_message(self) -> int:
+        """No honest peer sends more bytes at once: fetched answers, or a share with its proof."""
+        update = 8 * self._contribution.code.length
+        return 2 * ANSWER_BYTES + 4 * update + 1000 * self.plan.peers
+
     def circle(self, run: bytes, peers: Sequence[int]) -> Circle:
         """Return the peers of a run, as this one sees it."""
         return Circle(
@@ -85,7 +93,8 @@ class Runs:
             optimizer=self.plan.optimizer,
             code=self._contribution.code,
         )
-        method = methods.start(removal.proposal.method, original, self.plan.settings)
+        settings = replace(self.plan.settings, batch_size=self.plan.batch_size)
+        method = methods.start(removal.proposal.method, original, settings)
         circle = self.circle(removal.proposal.digest, removal.kept)
         return self._participant(method, circle, history=self.training)
 

@@ -34,6 +34,9 @@ from pdlrecover.engines.peers.messages import (
 from pdlrecover.engines.peers.states import TAKES, Move, State, moved
 from pdlrecover.field import Elements
 
+MAX_CHOICES = 4
+"""Sub-secrets of one peer for so many different sets are kept."""
+
 
 class Slot:
     """The state machine of one step; see `states` for its table."""
@@ -106,13 +109,13 @@ class Slot:
                 effects = self.holdings.take(sender, body)
             case Receipt():
                 effects = self.holdings.hear(sender, body)
-            case Proposal():
+            case Proposal() if self.ballot.is_near(body.view):
                 effects = self._conflict(envelope, (Proposal, sender, body.view))
                 self.ballot.hear_proposal(sender, body)
-            case Vote():
+            case Vote() if self.ballot.is_near(body.view):
                 effects = self._conflict(envelope, (Vote, sender, body.view, body.final))
                 self.ballot.hear_vote(sender, body)
-            case SubSecret():
+            case SubSecret() if self._may_choose(sender, body.choice):
                 effects = self._conflict(envelope, (SubSecret, sender, body.choice))
                 effects += self._hear_sub_secret(sender, body)
             case Misdealt():
@@ -232,6 +235,11 @@ class Slot:
             return [Blame(peer=sender, what="sent a sub-secret of the wrong size")]
         self._parts.setdefault(body.choice, {}).setdefault(sender, body.values)
         return self._try_open()
+
+    def _may_choose(self, sender: int, choice: bytes) -> bool:
+        """Say whether to look at a sub-secret: one sender may name a few sets, no more."""
+        named = [c for c, parts in self._parts.items() if sender in parts]
+        return choice in named or len(named) < MAX_CHOICES
 
     def _try_open(self) -> list[Effect]:
         if self.state is not State.OPENING:
