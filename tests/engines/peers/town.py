@@ -15,7 +15,7 @@ from pdlrecover.engines.peers.effects import Deadlines
 from pdlrecover.engines.peers.keys import Keyring, PublicKeys
 from pdlrecover.engines.peers.network import Limits, Tls
 from pdlrecover.engines.peers.peer import Peer
-from pdlrecover.engines.peers.plan import Plan
+from pdlrecover.engines.peers.run_plan import Plan
 from pdlrecover.engines.peers.runs import Runs
 from pdlrecover.engines.peers.store import PlainFolder
 from pdlrecover.recovery.methods import Settings

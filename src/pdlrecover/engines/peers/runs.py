@@ -15,7 +15,7 @@ from pdlrecover.engines.peers.driver import Driver
 from pdlrecover.engines.peers.effects import Deadlines
 from pdlrecover.engines.peers.machine import ANSWER_BYTES
 from pdlrecover.engines.peers.participant import Participant
-from pdlrecover.engines.peers.plan import Plan
+from pdlrecover.engines.peers.run_plan import Plan
 from pdlrecover.engines.peers.report import write_json
 from pdlrecover.errors import PlanError
 from pdlrecover.learning import FlatModel
