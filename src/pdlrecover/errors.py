@@ -16,7 +16,10 @@
     │   └── MembershipError an invitation or federation file that is not right, or not agreed on
     └── RemoteError         what other peers sent cannot be right
         ├── LiarsError      more wrong shares than can be told from right ones
-        └── ForgeryError    a signature or a sealed message that is not what it should be
+        ├── ForgeryError    a signature or a sealed message that is not what it should be
+        ├── CodecError      bytes that are no message
+        ├── MessageError    a message that is forged, misdirected, or not legal where it comes
+        └── DivergenceError peers that do not hold the same model any more
 
 A message says what was got, what was expected, and what to do about it. Local errors are also
 `ValueError`s, so that code which knows nothing of this package treats them as such.
@@ -24,7 +27,9 @@ A message says what was got, what was expected, and what to do about it. Local e
 
 __all__ = [
     "AttackError",
+    "CodecError",
     "DataError",
+    "DivergenceError",
     "FieldError",
     "ForgeryError",
     "HistoryError",
@@ -32,6 +37,7 @@ __all__ = [
     "LiarsError",
     "LocalError",
     "MembershipError",
+    "MessageError",
     "ModelError",
     "PDLRecoverError",
     "PlanError",
@@ -109,3 +115,15 @@ class LiarsError(RemoteError):
 
 class ForgeryError(RemoteError):
     """A signature does not hold, or a sealed message was changed or meant for somebody else."""
+
+
+class CodecError(RemoteError):
+    """Bytes that came from another peer are no message of this version."""
+
+
+class MessageError(RemoteError):
+    """A message is forged, for somebody else, of another run, or not legal where it comes."""
+
+
+class DivergenceError(RemoteError):
+    """Peers that must agree to the bit hold different models, and cannot go on together."""

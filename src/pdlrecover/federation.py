@@ -24,7 +24,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Self
 
 import numpy as np
 import torch
@@ -40,12 +40,11 @@ from pdlrecover.field import Source
 from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.optimizers import Rate
+from pdlrecover.recovery.removal import Reason, check_company, check_removal
 from pdlrecover.recovery.requests import Optimizer, Original
 from pdlrecover.recovery.retrain import train
 from pdlrecover.sharing import Scheme, Tolerance
 
-MIN_LEAVERS = 2
-"""Fewer honest leavers than this are not removed unless differencing is accepted."""
 DEFAULT_BUDGET = 8 << 30
 """So many bytes of history on disk, at most, unless more is allowed."""
 
@@ -53,8 +52,6 @@ FORMAT = 1
 
 SAVED = ("batch_size", "seed", "bound", "l2", "malicious", "cohorts", "clear")
 """The settings that are saved as they are."""
-
-Reason = Literal["left", "malicious"]
 
 
 class Federation:
@@ -87,7 +84,8 @@ class Federation:
         )
         self._optimizer: Optimizer | None = None
         self._recovered: list[frozenset[int]] = []
-        self._check_company(population.peers)
+        if not clear:
+            check_company(population.peers, scheme.quorums.tolerance)
 
     @classmethod
     def simulate(
@@ -104,6 +102,7 @@ class Federation:
         attack: Attack | None = None,
         cohorts: Sequence[Sequence[int]] | None = None,
         clear: bool = False,
+        peer_by_peer: bool = False,
         folder: Path | str | None = None,
         resume: bool = False,
         budget: int = DEFAULT_BUDGET,
@@ -113,6 +112,7 @@ class Federation:
         `bound` is the public L2 bound that updates are clipped to, `malicious` the peers that
         follow the `attack`, `folder` where the history goes (a temporary place if not given).
         `resume` takes up the history that an interrupted training has left there.
+        `peer_by_peer` computes to the bit what real peers would, and takes longer.
         """
         if not datasets:
             raise DataError("a federation needs at least one peer's dataset, got none")
@@ -142,6 +142,7 @@ class Federation:
             l2=l2,
             malicious=malicious,
             attack=attack,
+            peer_by_peer=peer_by_peer,
         )
         scheme = Scheme.for_peers(len(parts), tolerance)
         place = None if folder is None else Path(folder)
@@ -221,36 +222,20 @@ class Federation:
         self, remove: Sequence[int], reason: Reason = "left", *, accept_differencing: bool = False
     ) -> list[int]:
         """Check that these peers can be removed; return who is kept."""
-        peers, removed = self.population.peers, set(remove)
-        if unknown := sorted(p for p in removed if not 0 <= p < peers):
-            raise PlanError(f"peers are numbered 0 to {peers - 1}; there is no peer {unknown[0]}")
-        if len(removed) == peers:
-            raise PlanError(f"all {peers} peers would be removed, and nobody is left to recover")
-        dropouts = self.scheme.quorums.tolerance.dropouts
-        if len(removed) > dropouts:
-            raise PlanError(
-                f"{len(removed)} peers are to be removed and the federation was set up to survive "
-                f"{dropouts} dropouts; remove fewer, or set it up with dropouts={len(removed)}"
-            )
-        if reason not in get_args(Reason):
-            raise PlanError(f"the reason is one of {', '.join(get_args(Reason))}, got {reason!r}")
-        kept = [p for p in range(peers) if p not in removed]
-        self._check_company(len(kept))
-        if reason == "left" and not accept_differencing:
-            for earlier in (frozenset(range(peers)), *self._recovered):
-                _check_difference(earlier ^ frozenset(kept))
+        tolerance = self.scheme.quorums.tolerance
+        kept = check_removal(
+            remove,
+            peers=self.population.peers,
+            tolerance=tolerance,
+            reason=reason,
+            accept_differencing=accept_differencing,
+            earlier=self._recovered,
+        )
+        if not self.clear:
+            check_company(len(kept), tolerance)
         self.history.cohorts_of(kept)
         custody(self._simulation, kept, Faults())
         return kept
-
-    def _check_company(self, together: int) -> None:
-        """Check that a sum over so many peers hides each of them from the tolerated colluders."""
-        colluders = self.scheme.quorums.tolerance.colluders
-        if not self.clear and together < colluders + 2:
-            raise PlanError(
-                f"{colluders} colluders who take their own part out of a sum over {together} peers "
-                f"would know a single other's; keep at least {colluders + 2}, or tolerate fewer"
-            )
 
     @property
     def original(self) -> Original:
@@ -359,14 +344,3 @@ class Federation:
         federation._optimizer = optimizer
         federation._recovered = recovered
         return federation
-
-
-def _check_difference(between: frozenset[int]) -> None:
-    """Refuse two sums that differ by a single honest peer."""
-    if 0 < len(between) < MIN_LEAVERS:
-        raise PlanError(
-            f"removing peer {min(between)} alone would reveal its updates: the sum with it, which "
-            "was opened before, minus the sum without it is its own. Wait for another leaver and "
-            "remove both at once, accept it (accept_differencing, --accept-differencing), or say "
-            "that the peer was malicious"
-        )

@@ -257,8 +257,13 @@ def populate(
     l2: float = 0.0,
     malicious: Sequence[int] = (),
     attack: Attack | None = None,
+    peer_by_peer: bool = False,
 ) -> Population:
-    """Return the peers that hold these parts of the data."""
+    """Return the peers that hold these parts of the data.
+
+    With `peer_by_peer` every peer's gradient is computed by itself, to the bit as a real peer
+    would; else many at once, which is faster and differs in the last bits.
+    """
     if unknown := [p for p in malicious if not 0 <= p < len(partition)]:
         raise PlanError(f"peers are numbered 0 to {len(partition) - 1}; no peer {unknown[0]}")
     return Population(
@@ -270,6 +275,7 @@ def populate(
             weights=data_weights(partition),
             bound=bound,
             local=LocalTraining(l2=l2),
+            chunk=1 if peer_by_peer else None,
         ),
         malicious=tuple(malicious),
         attack=attack or NoAttack(),

@@ -21,13 +21,18 @@ import numpy as np
 
 from pdlrecover.adversary import Phase
 from pdlrecover.engines.custody import Clear, Custody, Faults, Shared
+from pdlrecover.engines.encoding import (
+    decode_dots,
+    decode_sum,
+    encode_direction,
+    encode_vectors,
+)
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.population import Integers, Population
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.field import Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
-from pdlrecover.recovery import agreement
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
@@ -51,9 +56,6 @@ from pdlrecover.sharing import Scheme
 
 REMEMBERED_PAIRS = MAX_BUFFER
 """So many pairs are kept at hand; recovery uses the last few."""
-
-PUBLIC_LIMIT = 1 << 20
-"""Public vectors of dot products are rounded to integers below this in magnitude."""
 
 Observer = Callable[[Stepped], None]
 Answer = Sum | Vector | Individuals | HeadSums | Integers | float
@@ -250,41 +252,20 @@ class _Session:
             return self._population.head_sums(request.at, request.head, asked)
 
     def _dots(self, request: Dots) -> Vector:
-        """Open dot products; each vector is first scaled to 20 bits, by a power of two.
-
-        A pair is the difference of two sums, so it gets half of the public bound.
-        """
+        """Open dot products; each vector is first scaled to 20 bits, by a power of two."""
         with self.timed("estimation"):
-            scales = [self._scale(vector) for vector in request.vectors]
-            encoded = np.zeros((len(scales), self._code.length), dtype=np.int64)
-            for row, vector, scale in zip(encoded, request.vectors, scales, strict=True):
-                row[:-1] = np.rint(vector * (scale * self._code.scale))
+            encoded, scales = encode_vectors(self._code, request.vectors)
         with self.timed("opening"):
             ready = [self._pair(b)[1] for b in request.pairs]
             opened = self.custody.dots(ready, encoded)
-        real: Vector = opened / self._code.scale**2 / np.array(scales)[:, None]
-        return real
-
-    def _scale(self, vector: Vector) -> float:
-        """Return the power of two that brings a public vector to 20 bits, or less for headroom."""
-        size, largest = agreement.norm(vector), float(np.abs(vector).max())
-        if not 0 < size < np.inf:
-            return 1.0
-        room = min(
-            self._code.public_bound / 2 / size,
-            (PUBLIC_LIMIT - 1) / self._code.scale / largest,
-        )
-        return agreement.power_of_two_below(room)
+        return decode_dots(self._code, opened, scales)
 
     def _direction(self, request: Direction) -> Sum:
         """Open stored sums plus a combination of pairs, whose coefficients have f bits too."""
         with self.timed("estimation"):
-            if not request.fits(self._code):
-                raise PlanError(f"coefficients {request.coefficients} do not fit the encoding")
-            one = int(self._code.scale)
+            coefficients = encode_direction(self._code, request)
             stored = [self._stored(t) for t in request.rounds]
             pairs = [self._pair(b)[0] for b in request.pairs]
-            coefficients = [one] * len(stored) + [round(p * one) for p in request.coefficients]
             combined = self.custody.combine([*stored, *pairs], coefficients)
         with self.timed("opening"):
             return self._opened(combined, scale=self._code.scale**2)
@@ -312,8 +293,7 @@ class _Session:
         return self._pairs[b]
 
     def _opened(self, held: Integers, scale: float | None = None) -> Sum:
-        real = self.custody.open(held) / (scale or self._code.scale)
-        return Sum(values=real[:-1], weight=float(real[-1]))
+        return decode_sum(self._code, self.custody.open(held), scale)
 
 
 def custody(simulation: Simulation, kept: Sequence[int], faults: Faults) -> Custody:

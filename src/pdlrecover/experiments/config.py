@@ -11,9 +11,9 @@ from typing import Any, Self, get_args, get_origin
 from pdlrecover.adversary import WAITING, strength_of
 from pdlrecover.engines.custody import Faults
 from pdlrecover.errors import PlanError
-from pdlrecover.federation import Reason
 from pdlrecover.recovery.methods import BASELINES, check, parse
 from pdlrecover.recovery.pdlrecover import Options
+from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.sharing import Tolerance
 

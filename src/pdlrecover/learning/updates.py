@@ -159,6 +159,8 @@ class Updates:
     bound: float
     """The largest L2 norm of an update."""
     local: LocalTraining = ONE_STEP
+    chunk: int | None = None
+    """How many peers are computed in one call; with 1, each to the bit as it computes alone."""
 
     def __post_init__(self) -> None:
         if not (self.bound > 0 and math.isfinite(self.bound)):
@@ -174,7 +176,9 @@ class Updates:
     ) -> torch.Tensor:
         """Return the (n, d) updates of these n peers at w, for their minibatches."""
         weights = torch.from_numpy(self.weights[peers])
-        return gradients(self.model, w, x, y, weights=weights, local=self.local, out=out)
+        return gradients(
+            self.model, w, x, y, weights=weights, local=self.local, chunk=self.chunk, out=out
+        )
 
     def plain(
         self, w: Weights, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor | None = None

@@ -1,1 +1,1 @@
-"""Real peers: one process for each organisation, without a server."""
+"""Real peers: one process per organisation, no server. See docs/peers-protocol.md."""

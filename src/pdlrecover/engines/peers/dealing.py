@@ -1,0 +1,190 @@
+"""Verified dealing: shares that prove by themselves that they lie on polynomials of their degree.
+
+A dealer has n rows of B shares, one row for each peer, block b being the values of a polynomial
+P_b of degree k − 1 (of updates, k = c + ℓ; of zero masks, k = c + 2ℓ − 1).
+
+1. It adds `CHECKS` random blocks R_i of the same kind, and commits to every peer's row, random
+   blocks included, by H(nonce ‖ row) with a nonce of 64 random bytes.
+2. Coefficients r_ib are drawn from the hash of all commitments: after the shares are fixed.
+3. It publishes the polynomials R_i + Σ_b r_ib·P_b, by their values at the first k peers' points.
+   The random blocks make them uniform, so they tell nothing.
+4. Peer j takes its row if it is the one committed to, and if its combination has the published
+   polynomials' values at x_j. Published zero masks must also sum to zero at the secrets' points.
+
+Rules:
+
+- If all rows that honest peers take are not on polynomials of degree below k, the combination is on
+  one with probability 1/q for each of the CHECKS. A dealer may try many commitments in search of
+  coefficients that suit it, so one check of 61 bits would be too few; two make 122.
+- A peer with a bad row can prove it: it shows the row, which only fits the dealer's own signed
+  commitment. Nobody can prove that of an honest dealer.
+- Nonces are twice as long as the hash, so that a commitment fits every row about as often as any
+  other: even unlimited computing power learns nothing from it (in the random oracle model).
+- The proof is about degrees. It says nothing about what was dealt: see the limitations.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from pdlrecover.engines.peers.messages import Header
+from pdlrecover.errors import ShareError
+from pdlrecover.field import F61, Elements, Seeded, Source, lagrange_rows
+from pdlrecover.sharing import Scheme, zero_masks
+
+CHECKS = 2
+NONCE_BYTES = 64
+_STATEMENT = b"pdlrecover dealing\0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What is dealt: how many blocks, of which degree, and whether they are zero masks."""
+
+    scheme: Scheme
+    blocks: int
+    degree: int
+    masks: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Public:
+    """The part of a dealing that everybody gets."""
+
+    commitments: bytes
+    proof: Elements
+    """The CHECKS polynomials' values, one after the other."""
+
+    def digest(self, slot: bytes) -> bytes:
+        """Return what the dealer's statement is about."""
+        told = hashlib.sha256(b"pdlrecover public part" + slot + self.commitments)
+        told.update(self.proof.astype("<i8").tobytes())
+        return told.digest()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dealt:
+    """A whole dealing, as only its dealer sees it."""
+
+    public: Public
+    private: tuple[bytes, ...]
+    """Each peer's nonce and row."""
+
+
+def slot_of(header: Header, dealer: int) -> bytes:
+    """Return the bytes that bind a dealing to its federation, run, step, request and dealer."""
+    place = header.step.to_bytes(8, "little") + dealer.to_bytes(2, "little")
+    return header.federation + header.run + place + header.log + header.asked
+
+
+def statement(slot: bytes, digest: bytes) -> bytes:
+    """Return what a dealer signs about its dealing."""
+    return _STATEMENT + slot + digest
+
+
+def deal_vector(kind: Kind, elements: Elements, slot: bytes, seed: bytes) -> Dealt:
+    """Deal a vector of elements; all randomness comes from the secret seed."""
+    source = Seeded(seed.hex())
+    rows = kind.scheme.share(elements, source).values
+    width = kind.scheme.quorums.packing * CHECKS
+    random = kind.scheme.share(source.elements(width), source).values
+    return _dealt(kind, rows, random, slot, source)
+
+
+def deal_masks(kind: Kind, slot: bytes, seed: bytes) -> Dealt:
+    """Deal zero masks, one for each block; all randomness comes from the secret seed."""
+    source = Seeded(seed.hex())
+    all_masks = zero_masks(kind.scheme, kind.blocks + CHECKS, degree=kind.degree, source=source)
+    rows, random = all_masks.values[:, : kind.blocks], all_masks.values[:, kind.blocks :]
+    return _dealt(kind, rows, random, slot, source)
+
+
+def new_seed() -> bytes:
+    """Return a secret seed from the operating system, for one dealing."""
+    return os.urandom(32)
+
+
+def _dealt(kind: Kind, rows: Elements, random: Elements, slot: bytes, source: Source) -> Dealt:
+    table = np.concatenate([rows, random], axis=1)
+    words = -(-NONCE_BYTES * 8 // 61)
+    nonces = [
+        hashlib.sha512(slot + row.tobytes()).digest() for row in source.elements(len(table), words)
+    ]
+    private = tuple(
+        nonce + row.astype("<i8").tobytes() for nonce, row in zip(nonces, table, strict=True)
+    )
+    commitments = b"".join(_commitment(part) for part in private)
+    challenge = _challenge(kind, slot, commitments)
+    values = F61.matmul(challenge, np.ascontiguousarray(table[: kind.degree + 1].T))
+    return Dealt(public=Public(commitments=commitments, proof=values.ravel()), private=private)
+
+
+def check_public(kind: Kind, public: Public) -> bool:
+    """Say whether a public part is well formed; of zero masks, whether they sum to zero."""
+    peers = kind.scheme.quorums.peers
+    if len(public.commitments) != 32 * peers or len(public.proof) != CHECKS * (kind.degree + 1):
+        return False
+    if not kind.masks:
+        return True
+    known, targets = _points(kind), kind.scheme.secret_points
+    rows = _rows(tuple(known.tolist()), tuple(targets.tolist()))
+    at_secrets = F61.matmul(_proof(kind, public), np.ascontiguousarray(rows.T))
+    return not F61.sum(at_secrets, axis=1).any()
+
+
+def committed(public: Public, peer: int, private: bytes) -> bool:
+    """Say whether this is the row that the dealer committed to for this peer."""
+    return _commitment(private) == public.commitments[32 * peer : 32 * peer + 32]
+
+
+def own_row(kind: Kind, dealt: Dealt, me: int) -> Elements:
+    """Return the dealer's own shares."""
+    row = np.frombuffer(dealt.private[me][NONCE_BYTES:], dtype="<i8").astype(np.int64)
+    return row[: kind.blocks]
+
+
+def row_of(kind: Kind, slot: bytes, public: Public, peer: int, private: bytes) -> Elements | None:
+    """Return the peer's shares out of its row, or None if the row is not what was proven."""
+    try:
+        row = F61.elements(np.frombuffer(private[NONCE_BYTES:], dtype="<i8").astype(np.int64))
+    except ValueError:
+        return None
+    if len(private) < NONCE_BYTES or len(row) != kind.blocks + CHECKS:
+        return None
+    if len(public.proof) != CHECKS * (kind.degree + 1):
+        return None
+    challenge = _challenge(kind, slot, public.commitments)
+    mine = F61.sum(F61.multiply(challenge, row[None]), axis=1)
+    target = int(kind.scheme.points[peer])
+    weights = _rows(tuple(_points(kind).tolist()), (target,))
+    expected = F61.matmul(_proof(kind, public), np.ascontiguousarray(weights.T))[:, 0]
+    return row[: kind.blocks] if np.array_equal(mine, expected) else None
+
+
+def _commitment(private: bytes) -> bytes:
+    return hashlib.sha256(b"pdlrecover row" + private).digest()
+
+
+def _challenge(kind: Kind, slot: bytes, commitments: bytes) -> Elements:
+    """Return (CHECKS, blocks + CHECKS) coefficients: random, and 1 for its random block."""
+    if kind.blocks < 1:
+        raise ShareError("a dealing has at least one block")
+    seed = hashlib.sha256(b"pdlrecover challenge" + slot + commitments).hexdigest()
+    drawn = Seeded(seed).elements(CHECKS, kind.blocks)
+    return np.concatenate([drawn, np.eye(CHECKS, dtype=np.int64)], axis=1)
+
+
+def _points(kind: Kind) -> Elements:
+    return kind.scheme.points[: kind.degree + 1]
+
+
+def _proof(kind: Kind, public: Public) -> Elements:
+    return public.proof.reshape(CHECKS, kind.degree + 1)
+
+
+@lru_cache(maxsize=1024)
+def _rows(points: tuple[int, ...], targets: tuple[int, ...]) -> Elements:
+    return lagrange_rows(F61, points, targets)

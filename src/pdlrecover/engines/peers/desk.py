@@ -1,0 +1,117 @@
+"""Where an operator meets its peer: status, metrics, and the commands for removals."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from pdlrecover.engines.peers.messages import RemovalProposal
+from pdlrecover.engines.peers.report import write_json
+from pdlrecover.errors import PlanError
+
+if TYPE_CHECKING:
+    from pdlrecover.engines.peers.peer import Peer
+
+
+class Desk:
+    """Answers questions about one running peer, and takes its operator's decisions."""
+
+    def __init__(self, peer: "Peer") -> None:
+        self._peer = peer
+
+    def command(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Do what the operator asks on the local socket."""
+        match command:
+            case {"do": "status"}:
+                return self.status()
+            case {"do": "stop"}:
+                self._peer.stop()
+                return {"done": "stopping"}
+            case {"do": "propose-removal", "removed": list(removed)}:
+                return self._propose(removed, command)
+            case {"do": "approve", "removal": str(name)}:
+                return self._approve(name)
+            case _:
+                raise PlanError(
+                    "commands are status, propose-removal (removed, reason, method, "
+                    "accept_differencing), approve (removal) and stop"
+                )
+
+    def _propose(self, removed: list[Any], command: dict[str, Any]) -> dict[str, Any]:
+        peer = self._peer
+        self._check_trained()
+        if not all(isinstance(p, int) and 0 <= p < peer.runs.plan.peers for p in removed):
+            raise PlanError(f"peers are numbered 0 to {peer.runs.plan.peers - 1}, got {removed}")
+        proposal = RemovalProposal(
+            removed=tuple(sorted(set(removed))),
+            reason=str(command.get("reason", "left")),
+            method=str(command.get("method", "pdlrecover")),
+            accept_differencing=bool(command.get("accept_differencing", False)),
+            after=peer.parts[peer.runs.training].machine.log,
+        )
+        peer.say(peer.council.propose(proposal))
+        return {"removal": proposal.digest.hex()}
+
+    def _approve(self, name: str) -> dict[str, Any]:
+        peer = self._peer
+        self._check_trained()
+        found = [d for d in peer.council.removals if name and d.hex().startswith(name)]
+        if len(found) != 1:
+            raise PlanError(f"no single removal is called {name!r} here; see the status")
+        peer.say(peer.council.approve(found[0]))
+        return {"approved": found[0].hex()}
+
+    def _check_trained(self) -> None:
+        training = self._peer.parts.get(self._peer.runs.training)
+        if training is None or not training.finished:
+            raise PlanError("there is nothing to recover yet: the training has not ended here")
+
+    def status(self) -> dict[str, Any]:
+        """Return where the peer is, for people and for scripts."""
+        peer, now = self._peer, time.monotonic()
+        return {
+            "peer": peer.runs.me,
+            "time": time.time(),
+            "runs": {run.hex()[:16]: self._run_status(run) for run in peer.parts},
+            "removals": [
+                {
+                    "removal": digest.hex(),
+                    "removed": list(removal.proposal.removed),
+                    "reason": removal.proposal.reason,
+                    "method": removal.proposal.method,
+                    "approvals": sorted(removal.approvals),
+                    "needed": peer.council.needed,
+                }
+                for digest, removal in peer.council.removals.items()
+            ],
+            "last_heard_seconds": {p: round(now - at, 1) for p, at in peer.heard.items()},
+            "blames": list(peer.blames),
+            "network": dict(peer.network.counts),
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """Return numbers for monitoring, by name."""
+        peer = self._peer
+        found = {f"network_{name}_total": float(n) for name, n in peer.network.counts.items()}
+        found |= {f"{name}_total": float(n) for name, n in peer.counts.items()}
+        for run in peer.parts:
+            told, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'
+            found[f"step{label}"] = told["step"]
+            found[f"round{label}"] = told["round"]
+        return found
+
+    def write_status(self) -> None:
+        """Write the status file."""
+        write_json(self._peer.folder / "status.json", self.status())
+
+    def _run_status(self, run: bytes) -> dict[str, Any]:
+        peer = self._peer
+        participant = peer.parts[run]
+        slot = participant.machine.slot
+        return {
+            "kind": "training" if run == peer.runs.training else "recovery",
+            "outcome": peer.ended.get(run, "running"),
+            "step": participant.machine.step,
+            "round": participant.driver.round,
+            "rounds": peer.runs.plan.rounds,
+            "state": slot.state.name if slot else None,
+            "log": participant.machine.log.hex(),
+        }

@@ -1,0 +1,240 @@
+"""Drives a training or recovery method between peers: its requests become steps of the protocol.
+
+Rules:
+
+- The method is the same generator that the simulation runs. It is a function of the answers it
+  gets, and those are the public log; so all peers go through the same requests, and a peer that
+  was away is where the others are once it has fed its method the entries it missed.
+- Each peer computes its own update alone, and nobody else's.
+- A stored sum is over those kept peers that dealt in that round. A pair is over those that dealt
+  in both of its rounds.
+- A peer that lacks a share that a step needs does not answer in it.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pdlrecover.engines import encoding
+from pdlrecover.engines.ledger import Ledger
+from pdlrecover.engines.peers.circle import Circle, Task
+from pdlrecover.engines.peers.contracts import Store
+from pdlrecover.engines.peers.messages import Entry
+from pdlrecover.engines.peers.tasks import FreshSum, MaskedDots, StoredSum
+from pdlrecover.engines.traffic import Traffic
+from pdlrecover.errors import PlanError
+from pdlrecover.field import F61, Elements, FixedPoint
+from pdlrecover.recovery.requests import (
+    Direction,
+    Dots,
+    Individual,
+    Method,
+    Past,
+    Removed,
+    Request,
+    Stepped,
+    Update,
+    Vector,
+)
+from pdlrecover.sharing import Shares
+
+Contribute = Callable[[int, Vector], encoding.Integers]
+
+
+class Driver:
+    """One method's run at one peer."""
+
+    def __init__(
+        self,
+        *,
+        circle: Circle,
+        method: Method,
+        code: FixedPoint,
+        store: Store,
+        contribute: Contribute,
+        history: bytes | None = None,
+        observer: Callable[[Stepped], None] | None = None,
+    ) -> None:
+        """`history` is the training run whose stored sums a recovery uses."""
+        self.circle, self._method, self._code = circle, method, code
+        self._store, self._contribute, self._history = store, contribute, history
+        self._observer = observer
+        self.model: Vector | None = None
+        """What the method came to, once it has."""
+        self.models: list[Vector] = []
+        """The models that fresh updates were asked for at, in order."""
+        self.round = 0
+        quorums = circle.scheme.quorums
+        self._least = max(quorums.tolerance.colluders + 2, circle.quorum)
+        if self._least > len(circle.peers):
+            raise PlanError(
+                f"a sum must be of {self._least} peers at least, so that no coalition can subtract "
+                f"its way to one of them, and {len(circle.peers)} take part"
+            )
+        traffic = Traffic(
+            quorums=quorums, parameters=code.length - 1, rounds=1, taking_part=len(circle.peers)
+        )
+        self.ledger = Ledger(kept=len(circle.peers), traffic=traffic)
+        self._step = -1
+        self._fresh: dict[int, tuple[int, frozenset[int]]] = {}
+        """By round: the step of its last fresh sum, and who dealt in it."""
+        self._decode: Callable[[encoding.Integers], Any] = lambda opened: opened
+        self._asked_round: int | None = None
+
+    def start(self) -> Task | None:
+        """Return the first step's task."""
+        return self._next(None)
+
+    def answer(self, entry: Entry) -> Task | None:
+        """Give the method what was opened; return the next step's task, None at the end."""
+        if self._asked_round is not None:
+            dealers = frozenset(held.dealer for held in entry.dealers)
+            self._fresh[self._asked_round] = self._step, dealers
+        return self._next(self._decode(entry.values))
+
+    def _next(self, answer: Any) -> Task | None:
+        while True:
+            try:
+                request = self._method.send(answer)
+            except StopIteration as end:
+                self.model = end.value
+                return None
+            self.ledger.enter(request)
+            if not isinstance(request, Stepped):
+                self._step += 1
+                return self._task(request)
+            self.round = request.round + 1
+            answer = None
+            if self._observer:
+                self._observer(request)
+
+    def _task(self, request: Request) -> Task:
+        self._asked_round = None
+        self._decode = lambda opened: encoding.decode_sum(self._code, opened)
+        match request:
+            case Update():
+                return self._update(request)
+            case Past(rounds=rounds):
+                return self._stored(rounds, "past", set(self.circle.peers))
+            case Removed(rounds=rounds):
+                everybody = set(range(self.circle.scheme.quorums.peers))
+                return self._stored(rounds, "removed", everybody - set(self.circle.peers))
+            case Direction():
+                return self._direction(request)
+            case Dots():
+                return self._dots(request)
+            case Individual():
+                raise PlanError(
+                    "this method asks for single peers' updates, which are never opened between "
+                    "peers; choose another method"
+                )
+            case _:
+                raise PlanError(f"nothing answers a {type(request).__name__}")
+
+    def _update(self, request: Update) -> Task:
+        self._asked_round = self.round = request.round
+        self.models.append(request.at.copy())
+        return FreshSum(
+            scheme=self.circle.scheme,
+            length=self._code.length,
+            round=request.round,
+            asked=_digest("update", [request.round], request.at),
+            least_dealers=self._least,
+            compute=lambda: self._contribute(request.round, request.at),
+        )
+
+    def _stored(self, rounds: tuple[int, ...], name: str, of: set[int]) -> Task:
+        return self._opening(
+            _digest(name, rounds),
+            lambda: self._combined([self._stored_share(t, of) for t in rounds], [1] * len(rounds)),
+        )
+
+    def _direction(self, request: Direction) -> Task:
+        coefficients = encoding.encode_direction(self._code, request)
+        kept, scale = set(self.circle.peers), self._code.scale**2
+        self._decode = lambda opened: encoding.decode_sum(self._code, opened, scale)
+
+        def share() -> Elements | None:
+            stored = [self._stored_share(t, kept) for t in request.rounds]
+            return self._combined([*stored, *map(self._pair, request.pairs)], coefficients)
+
+        numbers = np.array(coefficients, dtype=np.int64)
+        asked = _digest("direction", [*request.rounds, -1, *request.pairs], numbers)
+        return self._opening(asked, share)
+
+    def _dots(self, request: Dots) -> Task:
+        encoded, scales = encoding.encode_vectors(self._code, request.vectors)
+        shape = len(encoded), len(request.pairs)
+        self._decode = lambda opened: encoding.decode_dots(
+            self._code, opened.reshape(shape), scales
+        )
+        return MaskedDots(
+            scheme=self.circle.scheme,
+            me=self.circle.me,
+            round=self.round,
+            asked=_digest("dots", request.pairs, encoded),
+            least_dealers=self.circle.scheme.quorums.tolerance.colluders + 1,
+            vectors=encoded,
+            pairs=lambda: self._pair_shares(request.pairs),
+            count=len(request.pairs),
+        )
+
+    def _opening(self, asked: bytes, share: Callable[[], Elements | None]) -> Task:
+        return StoredSum(
+            scheme=self.circle.scheme,
+            length=self._code.length,
+            round=self.round,
+            asked=asked,
+            share=share,
+        )
+
+    def _combined(
+        self, shares: Sequence[Elements | None], coefficients: Sequence[int]
+    ) -> Elements | None:
+        found = [share for share in shares if share is not None]
+        if len(found) < len(shares):
+            return None
+        return F61.combine(coefficients, found)
+
+    def _dealers(self, t: int) -> set[int]:
+        """Return who dealt in a round of the training run."""
+        log = self._store.log(self._history or self.circle.run)
+        if not 0 <= t < len(log):
+            raise PlanError(f"round {t} was asked for, and the history has {len(log)}")
+        return {held.dealer for held in log[t].dealers}
+
+    def _stored_share(self, t: int, of: set[int]) -> Elements | None:
+        dealers = sorted(self._dealers(t) & of)
+        if not dealers:
+            raise PlanError(f"none of the peers that this asks for dealt in round {t}")
+        return self._store.shares(self._history or self.circle.run, t, dealers)
+
+    def _pair(self, b: int) -> Elements | None:
+        """Return this peer's share of the pair of round b: fresh minus stored."""
+        if b not in self._fresh:
+            raise PlanError(f"there is no pair of round {b}: ask for its update first")
+        step, dealers = self._fresh[b]
+        both = dealers & self._dealers(b) & set(self.circle.peers)
+        fresh = self._store.shares(self.circle.run, step, sorted(both))
+        stored = self._stored_share(b, set(both))
+        return None if fresh is None or stored is None else F61.subtract(fresh, stored)
+
+    def _pair_shares(self, pairs: tuple[int, ...]) -> list[Shares] | None:
+        rows = [self._pair(b) for b in pairs]
+        found = [
+            Shares(peers=(self.circle.me,), values=row[None], length=self._code.length)
+            for row in rows
+            if row is not None
+        ]
+        return found if len(found) == len(rows) else None
+
+
+def _digest(kind: str, numbers: Sequence[int], *arrays: np.ndarray) -> bytes:
+    """Return the digest of a request: equal if and only if the requests are, to the bit."""
+    told = hashlib.sha256(b"pdlrecover request " + kind.encode())
+    told.update(np.array([len(numbers), *numbers], dtype="<i8").tobytes())
+    for array in arrays:
+        told.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    return told.digest()

@@ -1,0 +1,102 @@
+"""What the protocol core wants done. It does nothing itself: no socket, clock, disk or thread.
+
+Effects are carried out in the order in which they are given: what must be remembered before it is
+told stands before it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pdlrecover.engines.peers.dealing import Dealt
+from pdlrecover.engines.peers.messages import Entry
+from pdlrecover.field import Elements
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Send:
+    """Send these bytes to a peer. They may be lost; the core sends again what matters."""
+
+    to: int
+    data: bytes
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Compute:
+    """Deal this step's shares, outside of the core since it may take long: in a thread, say."""
+
+    step: int
+    slot: bytes
+    seed: bytes
+    deal: Callable[[bytes, bytes], Dealt]
+
+    def run(self) -> Dealt:
+        """Do it; the result goes to `Machine.contribute`."""
+        return self.deal(self.slot, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Remember:
+    """Keep these bytes, durably, before anything that follows is sent."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Opened:
+    """The next step's answer is public: append it to the log, with this peer's shares of it."""
+
+    entry: Entry
+    shares: dict[int, Elements]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Serve:
+    """A peer asks for entries of the log: answer with `Machine.answers`."""
+
+    to: int
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blame:
+    """A peer did what no honest peer does."""
+
+    peer: int
+    what: str
+    evidence: tuple[bytes, ...] = ()
+    """Signed by that peer; empty where nothing proves it to third parties."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Note:
+    """Something for the log."""
+
+    text: str
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Halt:
+    """Stop: there is no going on for this peer."""
+
+    why: str
+
+
+Effect = Send | Compute | Remember | Opened | Serve | Blame | Note | Halt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadlines:
+    """How long a peer waits, in seconds."""
+
+    dealing: float = 30.0
+    """From its own dealing until it goes on without those that have not dealt."""
+    receipts: float = 5.0
+    """Until the leader proposes without those that have sent no receipt."""
+    view: float = 15.0
+    """Until the next leader is tried; it grows with every view."""
+    resend: float = 2.0
+    """Until what may have been lost is sent again; it doubles, up to 8 times that."""
+    behind: float = 1.0
+    """From being overtaken until the public answers are fetched."""

@@ -1,0 +1,216 @@
+"""The dealings of one step that a peer holds, and what the others say they hold.
+
+Rules:
+
+- A dealing is held if its dealer signed it, its public part is well formed, its share unseals, is
+  the one committed to, and is on the published polynomials.
+- A dealer that provably cheated is left out of the step: with two signed public parts, or with a
+  row that does not fit its own commitments. The proof is passed on, so all honest peers leave it
+  out.
+- What cannot be proven (a share that does not unseal) makes the dealing not held, no more.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from pdlrecover.engines.peers import dealing
+from pdlrecover.engines.peers.circle import Circle, Task
+from pdlrecover.engines.peers.dealing import Dealt, Public
+from pdlrecover.engines.peers.effects import Blame, Effect
+from pdlrecover.engines.peers.messages import (
+    Dealing,
+    Equivocation,
+    Header,
+    Held,
+    Misdealt,
+    Proposal,
+    Receipt,
+)
+from pdlrecover.field import Elements
+
+
+class Holdings:
+    """What is here of one step's dealings."""
+
+    def __init__(
+        self, circle: Circle, task: Task, place: Header, present: Iterable[int] = ()
+    ) -> None:
+        self.expected = set(present)
+        """Whose dealings and receipts are waited for: who was there last, or is heard from."""
+        self._circle, self._task, self._place = circle, task, place
+        self._rows: dict[int, Elements] = {}
+        self._held: dict[int, Held] = {}
+        self._statements: dict[int, bytes] = {}
+        self._heard: dict[int, tuple[bytes, bytes]] = {}
+        """A digest and a statement for each dealer, as others' receipts told them."""
+        self._receipts: dict[int, frozenset[Held]] = {}
+        self._cheats: set[int] = set()
+        self.own_statement = b""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the dealings of all that are waited for are here, or known to be bad.
+
+        Without a quorum of them, everybody is waited for.
+        """
+        enough = len(self._rows) >= self._circle.quorum
+        awaited = self.expected if enough else self._circle.peers
+        return all(peer in self._rows or peer in self._cheats for peer in awaited)
+
+    def hold_own(self, dealt: Dealt) -> None:
+        """Hold what this peer itself has dealt."""
+        me, kind = self._circle.me, self._task.kind
+        if kind is None:
+            return
+        slot = dealing.slot_of(self._place, me)
+        digest = dealt.public.digest(slot)
+        self.own_statement = self._circle.crypto.sign(dealing.statement(slot, digest))
+        held = Held(dealer=me, digest=digest)
+        self._hold(held, self.own_statement, dealing.own_row(kind, dealt, me))
+
+    def seal_context(self, dealer: int, recipient: int) -> bytes:
+        """Return what a sealed share is bound to."""
+        slot = dealing.slot_of(self._place, dealer)
+        return b"pdlrecover share" + slot + recipient.to_bytes(2, "little")
+
+    def take(self, dealer: int, body: Dealing) -> list[Effect]:
+        """Take a dealing, if it is good."""
+        kind, me = self._task.kind, self._circle.me
+        if kind is None:
+            return [Blame(peer=dealer, what="dealt where nothing is dealt")]
+        slot = dealing.slot_of(self._place, dealer)
+        public = Public(commitments=body.commitments, proof=body.proof)
+        digest = public.digest(slot)
+        signed = dealing.statement(slot, digest)
+        if not self._circle.crypto.verify(dealer, signed, body.statement):
+            return [Blame(peer=dealer, what="dealt without a valid statement")]
+        conflict = self._compare(dealer, digest, body.statement)
+        if conflict or dealer in self._held or dealer in self._cheats:
+            return conflict
+        private = self._circle.crypto.unseal(body.sealed, self.seal_context(dealer, me))
+        if private is None or not dealing.committed(public, me, private):
+            return [Blame(peer=dealer, what="sent a share that it did not commit to")]
+        row = dealing.row_of(kind, slot, public, me, private)
+        if row is None or not dealing.check_public(kind, public):
+            proof = Misdealt(
+                dealer=dealer,
+                commitments=body.commitments,
+                proof=body.proof,
+                statement=body.statement,
+                private=private,
+            )
+            told = self._circle.broadcast(self._place, proof)
+            return [*self._cheated(dealer, "dealt shares that do not fit", body.statement), *told]
+        self._hold(Held(dealer=dealer, digest=digest), body.statement, row)
+        return []
+
+    def judge(self, accuser: int, body: Misdealt) -> list[Effect]:
+        """Look at the proof that a dealer cheated the accuser; if it is none, blame that one."""
+        kind, dealer = self._task.kind, body.dealer
+        if kind is None or dealer not in self._circle.peers:
+            return [Blame(peer=accuser, what="accused without reason")]
+        slot = dealing.slot_of(self._place, dealer)
+        public = Public(commitments=body.commitments, proof=body.proof)
+        signed = dealing.statement(slot, public.digest(slot))
+        fits = self._circle.crypto.verify(dealer, signed, body.statement) and dealing.committed(
+            public, accuser, body.private
+        )
+        if not fits:
+            return [Blame(peer=accuser, what="accused a dealer without proof")]
+        well_formed = dealing.check_public(kind, public)
+        if well_formed and dealing.row_of(kind, slot, public, accuser, body.private) is not None:
+            return [Blame(peer=accuser, what="accused an honest dealer")]
+        return self._cheated(dealer, f"dealt peer {accuser} shares that do not fit", body.statement)
+
+    def leave_out(self, dealer: int) -> None:
+        """Take no dealing of this dealer, which is proven to have dealt in two ways."""
+        self._cheats.add(dealer)
+
+    def hear(self, sender: int, body: Receipt) -> list[Effect]:
+        """Take a receipt, and see whether a dealer told others something else."""
+        if len(body.held) != len(body.statements):
+            return [Blame(peer=sender, what="sent a malformed receipt")]
+        self._receipts[sender] = self._receipts.get(sender, frozenset()) | set(body.held)
+        effects: list[Effect] = []
+        for held, statement in zip(body.held, body.statements, strict=True):
+            effects += self._compare(held.dealer, held.digest, statement)
+        return effects
+
+    def receipt(self) -> Receipt:
+        """Return this peer's receipt."""
+        held = tuple(self._held[dealer] for dealer in sorted(self._held))
+        return Receipt(held=held, statements=tuple(self._statements[h.dealer] for h in held))
+
+    def lacking_mine(self) -> tuple[int, ...]:
+        """Return who has not said that it holds this peer's dealing."""
+        mine = self._held.get(self._circle.me)
+        return tuple(p for p in self._circle.others if mine not in self._receipts.get(p, ()))
+
+    def proposable(self, *, in_time: bool) -> list[Held] | None:
+        """Return the set that a leader should propose, or None if it should wait.
+
+        It starts with what a quorum holds, and drops the dealing that the fewest hold until a
+        quorum holds all.
+        """
+        receipts = {**self._receipts, self._circle.me: frozenset(self._held.values())}
+        here = len(receipts) >= self._circle.quorum
+        if not here or (in_time and not self.expected <= receipts.keys()):
+            return None
+        counts = Counter(held for some in receipts.values() for held in some)
+        chosen = [
+            held
+            for held in sorted(self._held.values(), key=lambda held: held.dealer)
+            if counts[held] >= self._circle.quorum and held.dealer not in self._cheats
+        ]
+        while len(chosen) >= self._task.least_dealers:
+            if sum(some.issuperset(chosen) for some in receipts.values()) >= self._circle.quorum:
+                return chosen
+            chosen.remove(min(chosen, key=lambda held: counts[held]))
+        return None
+
+    def accepts(self, proposal: Proposal) -> bool:
+        """Say whether this peer holds all of a proposed set, and the set is large enough."""
+        dealers = [held.dealer for held in proposal.dealers]
+        return (
+            dealers == sorted(set(dealers))
+            and len(dealers) >= self._task.least_dealers
+            and not self._cheats.intersection(dealers)
+            and all(self._held.get(held.dealer) == held for held in proposal.dealers)
+        )
+
+    def rows(self, dealers: tuple[Held, ...]) -> dict[int, Elements] | None:
+        """Return this peer's rows of these dealings; None if it does not hold them all."""
+        if any(self._held.get(held.dealer) != held for held in dealers):
+            return None
+        return {held.dealer: self._rows[held.dealer] for held in dealers}
+
+    def _hold(self, held: Held, statement: bytes, row: Elements) -> None:
+        self._held[held.dealer], self._statements[held.dealer] = held, statement
+        self._rows[held.dealer] = row
+        self._heard[held.dealer] = held.digest, statement
+
+    def _compare(self, dealer: int, digest: bytes, statement: bytes) -> list[Effect]:
+        """See whether a dealer signed two different public parts."""
+        if dealer not in self._circle.peers or dealer in self._cheats:
+            return []
+        known = self._heard.get(dealer)
+        if known and known[0] == digest:
+            return []
+        slot = dealing.slot_of(self._place, dealer)
+        signed = dealing.statement(slot, digest)
+        if not self._circle.crypto.verify(dealer, signed, statement):
+            return []
+        if known is None:
+            self._heard[dealer] = digest, statement
+            return []
+        both = known[0] + known[1], digest + statement
+        told = self._circle.broadcast(
+            self._place, Equivocation(accused=dealer, first=both[0], second=both[1])
+        )
+        return [*self._cheated(dealer, "dealt in two different ways", *both), *told]
+
+    def _cheated(self, dealer: int, what: str, *evidence: bytes) -> list[Effect]:
+        if dealer in self._cheats:
+            return []
+        self._cheats.add(dealer)
+        return [Blame(peer=dealer, what=what, evidence=evidence)]

@@ -1,0 +1,283 @@
+"""The protocol core of one run at one peer: messages and the time come in, effects go out.
+
+Rules:
+
+- Steps follow each other; each is a `Slot`. What was opened in them is the log, and its digest is
+  in every message. A message of a past step is answered with this peer's position, one of a coming
+  step waits, within limits.
+- A message counts if its sender takes part, is who the transport says it is, signed it, and means
+  this federation, this run, and this peer or everybody.
+- *Catching up.* When more peers than may collude or lie have signed messages of the same later step
+  and log, this peer fetches the public answers from one of them, and takes them only if they lead
+  to exactly that log. What it missed of shares stays missed. The others wait for a peer again once
+  they have heard from it in the step before.
+- *Divergence.* A message of the same step with another log or another request shows that its
+  sender holds another model. It is not counted and its sender is named. This peer stops when it
+  differs from more peers than may collude or lie, or when those that agree are no quorum any more.
+"""
+
+from collections import defaultdict
+
+from pdlrecover.engines.peers import codec
+from pdlrecover.engines.peers.circle import Circle, Task
+from pdlrecover.engines.peers.dealing import Dealt
+from pdlrecover.engines.peers.effects import Blame, Effect, Halt, Note, Opened, Send, Serve
+from pdlrecover.engines.peers.messages import (
+    EVERYBODY,
+    NOTHING,
+    Answers,
+    Entry,
+    Envelope,
+    Fetch,
+    Header,
+    Position,
+)
+from pdlrecover.engines.peers.slot import Slot
+from pdlrecover.engines.peers.states import State
+from pdlrecover.errors import CodecError, MessageError
+
+WINDOW = 2
+"""Messages of so many coming steps are kept until their time comes."""
+KEPT_PER_SENDER = 24
+"""So many of them of one peer and step,"""
+KEPT_BYTES = 1 << 26
+"""and until they have so many bytes."""
+ANSWER_BYTES = 1 << 24
+"""One message of fetched answers holds about so much."""
+
+
+class Machine:
+    """One run, as one peer lives it."""
+
+    def __init__(self, circle: Circle) -> None:
+        self.circle = circle
+        self.step, self.log = 0, NOTHING
+        self.slot: Slot | None = None
+        self.halted = False
+        self._present = circle.peers
+        """Who dealt in the last step in which anything was dealt: the same at every peer."""
+        self._later: dict[int, dict[int, list[Envelope]]] = defaultdict(lambda: defaultdict(list))
+        self._positions: dict[int, tuple[int, bytes]] = {}
+        self._differing: dict[int, bytes] = {}
+        self._overtaken_at: float | None = None
+        self._fetched: list[Entry] = []
+        self._catching_up = False
+        self._asked = 0
+
+    @property
+    def wake_at(self) -> float:
+        """When `tick` wants to be called next."""
+        if self.slot is None or self.halted:
+            return float("inf")
+        if self._overtaken_at is not None:
+            return min(self.slot.wake_at, self._overtaken_at + self.circle.deadlines.behind)
+        return self.slot.wake_at
+
+    def replay(self, entry: Entry) -> None:
+        """Take a step from the store: it was opened before this process started."""
+        self._count(entry)
+
+    def begin(self, task: Task, now: float, memory: bytes | None = None) -> list[Effect]:
+        """Start the next step; `memory` is what was remembered of it before a crash."""
+        place = self.circle.place(self.step, self.log, task.asked, task.round)
+        self.slot = Slot(self.circle, task, place, self._present, now, memory)
+        self._differing, self._overtaken_at, self._fetched = {}, None, []
+        for peer, (step, _) in self._positions.items():
+            if step >= self.step - 1:
+                self.slot.heard(peer)
+        if self._catching_up and self._goals():
+            self.slot.overtaken()
+            self._overtaken_at = now
+            return [self._fetch()]
+        effects = self.slot.begin(now)
+        if self._catching_up:
+            self._catching_up = False
+            effects += self.circle.broadcast(self._place(), Position(reply=True))
+        waiting = self._later.pop(self.step, {})
+        for envelopes in waiting.values():
+            for envelope in envelopes:
+                effects += self._now(envelope, now)
+        return self._settled(effects)
+
+    def contribute(self, step: int, dealt: Dealt, now: float) -> list[Effect]:
+        """Take what `Task.deal` made; too late, it is dropped."""
+        if self.slot is None or step != self.step or self.halted:
+            return []
+        return self._settled(self.slot.contribute(dealt, now))
+
+    def receive(self, data: bytes, source: int, now: float) -> list[Effect]:
+        """Take bytes that the transport says come from this peer."""
+        try:
+            envelope = codec.decode(data)
+            self._check(envelope, source)
+        except (CodecError, MessageError) as error:
+            return [Blame(peer=source, what=str(error))]
+        return self._settled(self.take(envelope, now))
+
+    def take(self, envelope: Envelope, now: float) -> list[Effect]:
+        """Take a checked message."""
+        header, body, sender = envelope.header, envelope.body, envelope.header.sender
+        if self.slot and header.step >= self.step:
+            self.slot.heard(sender)
+        known = self._positions.get(sender)
+        if known is None or header.step >= known[0]:
+            self._positions[sender] = header.step, header.log
+        effects: list[Effect] = []
+        match body:
+            case Fetch(first=first):
+                effects = [Serve(to=sender, first=first)] if first < self.step else []
+            case Answers():
+                effects = self._hear_answers(sender, body)
+            case Position(reply=reply):
+                effects = [self._tell_position(sender)] if reply else []
+            case _ if header.step < self.step:
+                effects = [self._tell_position(sender)]
+            case _ if header.step > self.step or self.slot is None:
+                self._keep(envelope)
+            case _:
+                effects = self._now(envelope, now)
+        return [*effects, *self._look_ahead(now)]
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due by the clock."""
+        if self.slot is None or self.halted:
+            return []
+        due = self.slot.wake_at <= now
+        effects = self.slot.tick(now) if due else []
+        if due and self.slot.state is not State.OPENED:
+            effects += self.circle.broadcast(self._place(), Position(reply=True))
+        return self._settled([*effects, *self._look_ahead(now)])
+
+    def answers(self, to: int, first: int, entries: list[Entry]) -> Send:
+        """Return the message that answers a `Serve`."""
+        return self.circle.send(self._place(), Answers(first=first, entries=tuple(entries)), to)
+
+    def _check(self, envelope: Envelope, source: int) -> None:
+        """Raise if this message is not its sender's word to this peer in this run."""
+        header, circle = envelope.header, self.circle
+        if header.sender != source:
+            raise MessageError(f"sent a message in the name of peer {header.sender}")
+        if header.sender not in circle.others:
+            raise MessageError("sent a message to a run that it has no part in")
+        if header.recipient not in (circle.me, EVERYBODY):
+            raise MessageError(f"passed on a message for peer {header.recipient}")
+        if (header.federation, header.run) != (circle.federation, circle.run):
+            raise MessageError("sent a message of another federation or run")
+        if not circle.crypto.verify(source, envelope.signed, envelope.signature):
+            raise MessageError("sent a message with a wrong signature")
+
+    def _now(self, envelope: Envelope, now: float) -> list[Effect]:
+        """Take a message of the step under way."""
+        slot, header = self.slot, envelope.header
+        if slot is None or self.halted:
+            return []
+        if (header.log, header.asked) != (slot.place.log, slot.place.asked):
+            return self._differs(header)
+        return slot.take(envelope, now)
+
+    def _differs(self, header: Header) -> list[Effect]:
+        """Name a peer that holds another model; stop if it is this peer that stands alone."""
+        told = self._differing.get(header.sender)
+        claim = header.log + header.asked
+        if told == claim or self.slot is None or self.slot.state is State.BEHIND:
+            return []
+        self._differing[header.sender] = claim
+        effects: list[Effect] = [Blame(peer=header.sender, what="holds another model")]
+        together = max(list(self._differing.values()).count(c) for c in self._differing.values())
+        left = len(self.circle.peers) - len(self._differing)
+        if together >= self.circle.trusted or left < self.circle.quorum:
+            self.slot.diverged()
+            self.halted = True
+            who = ", ".join(str(peer) for peer in sorted(self._differing))
+            why = (
+                f"in step {self.step} (round {header.round}) peers {who} hold another model than "
+                "this peer; compare versions and hardware, then restart from the store"
+            )
+            effects.append(Halt(why=why))
+        return effects
+
+    def _keep(self, envelope: Envelope) -> None:
+        """Keep a message of a coming step, within limits."""
+        header = envelope.header
+        if header.step <= self.step + WINDOW:
+            kept = self._later[header.step][header.sender]
+            size = sum(len(other.data) for other in kept)
+            if len(kept) < KEPT_PER_SENDER and size < KEPT_BYTES:
+                kept.append(envelope)
+
+    def _look_ahead(self, now: float) -> list[Effect]:
+        """See whether the others are ahead for long enough, and fetch what they have."""
+        if self.slot is None or self.halted or self.slot.state is State.OPENED:
+            return []
+        goals = self._goals()
+        if not goals:
+            self._overtaken_at = None
+            return []
+        if self._overtaken_at is None:
+            far = max(step for step, _ in goals) > self.step + WINDOW
+            self._overtaken_at = now - (self.circle.deadlines.behind if far else 0.0)
+        if now < self._overtaken_at + self.circle.deadlines.behind:
+            return []
+        self._overtaken_at = now
+        if self.slot.state is not State.BEHIND:
+            self.slot.overtaken()
+        return [self._fetch()]
+
+    def _goals(self) -> dict[tuple[int, bytes], list[int]]:
+        """Return the later positions that enough peers signed, and who did."""
+        found: dict[tuple[int, bytes], list[int]] = defaultdict(list)
+        for peer, position in self._positions.items():
+            if position[0] > self.step:
+                found[position].append(peer)
+        return {where: peers for where, peers in found.items() if len(peers) >= self.circle.trusted}
+
+    def _fetch(self) -> Send:
+        sources = sorted(peer for peers in self._goals().values() for peer in peers)
+        self._asked += 1
+        first = self.step + len(self._fetched)
+        source = sources[self._asked % len(sources)]
+        return self.circle.send(self._place(), Fetch(first=first), source)
+
+    def _hear_answers(self, sender: int, body: Answers) -> list[Effect]:
+        """Take fetched answers if they lead to a log that enough peers signed."""
+        slot = self.slot
+        if slot is None or slot.state is not State.BEHIND:
+            return []
+        if body.first != self.step + len(self._fetched) or not body.entries:
+            return []
+        self._fetched += body.entries
+        goals, log, reached = self._goals(), self.log, 0
+        for count, entry in enumerate(self._fetched, start=1):
+            log = entry.after(log)
+            if (self.step + count, log) in goals:
+                reached = count
+        beyond = max((step for step, _ in goals), default=self.step)
+        if not reached and self.step + len(self._fetched) < beyond:
+            return [self._fetch()]
+        if not reached:
+            self._fetched = []
+            return [Note(text="fetched answers do not fit, asking another peer")]
+        entries, self._fetched, self._catching_up = self._fetched[:reached], [], True
+        first = slot.caught_up(entries[0])
+        return [first, *(Opened(entry=entry, shares={}) for entry in entries[1:])]
+
+    def _settled(self, effects: list[Effect]) -> list[Effect]:
+        """Count the steps that these effects finish."""
+        for effect in effects:
+            if isinstance(effect, Opened):
+                self._count(effect.entry)
+                self.slot, self._overtaken_at = None, None
+        for step in [step for step in self._later if step < self.step]:
+            del self._later[step]
+        return effects
+
+    def _count(self, entry: Entry) -> None:
+        self.step, self.log = self.step + 1, entry.after(self.log)
+        if entry.dealers:
+            self._present = tuple(held.dealer for held in entry.dealers)
+
+    def _place(self) -> Header:
+        return self.circle.place(self.step, self.log, NOTHING, 0)
+
+    def _tell_position(self, to: int) -> Send:
+        return self.circle.send(self._place(), Position(reply=False), to)

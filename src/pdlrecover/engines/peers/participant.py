@@ -1,0 +1,105 @@
+"""One peer in one run: the protocol core, the method, and the store, still without a network.
+
+What is left for the outside to do is sent, computed, or told. A participant that is made again on
+the same store goes on where its log ends.
+"""
+
+from collections.abc import Sequence
+
+from pdlrecover.engines.peers.circle import Task
+from pdlrecover.engines.peers.codec import MAX_ENTRIES
+from pdlrecover.engines.peers.contracts import Store
+from pdlrecover.engines.peers.dealing import Dealt
+from pdlrecover.engines.peers.driver import Driver
+from pdlrecover.engines.peers.effects import (
+    Blame,
+    Compute,
+    Effect,
+    Halt,
+    Note,
+    Opened,
+    Remember,
+    Send,
+    Serve,
+)
+from pdlrecover.engines.peers.machine import ANSWER_BYTES, Machine
+from pdlrecover.engines.peers.messages import Entry
+
+Outcome = Send | Compute | Blame | Note | Halt
+
+
+class Participant:
+    """Joins the machine, the driver and the store of one run."""
+
+    def __init__(self, driver: Driver, store: Store) -> None:
+        self.driver, self.machine = driver, Machine(driver.circle)
+        self._store, self._run = store, driver.circle.run
+        self.task: Task | None = None
+        self.started = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the method has come to its model."""
+        return self.driver.model is not None
+
+    def start(self, now: float) -> list[Outcome]:
+        """Go through what the store has, and begin the first step that it has not."""
+        self.started = True
+        self.task = self.driver.start()
+        for entry in self._store.log(self._run):
+            self.machine.replay(entry)
+            self.task = self.driver.answer(entry)
+        memory = self._store.recall(self._name)
+        if not memory or int.from_bytes(memory[:8], "little") != self.machine.step:
+            memory = bytes(8)
+        return self._begin(now, memory[8:] or None)
+
+    def contribute(self, step: int, dealt: Dealt, now: float) -> list[Outcome]:
+        """Take what a `Compute` came to."""
+        return self._carry_out(self.machine.contribute(step, dealt, now), now)
+
+    def receive(self, data: bytes, source: int, now: float) -> list[Outcome]:
+        """Take a message."""
+        return self._carry_out(self.machine.receive(data, source, now), now)
+
+    def tick(self, now: float) -> list[Outcome]:
+        """Do what is due by the clock."""
+        return self._carry_out(self.machine.tick(now), now)
+
+    @property
+    def _name(self) -> str:
+        return f"step-{self._run.hex()[:32]}"
+
+    def _begin(self, now: float, memory: bytes | None = None) -> list[Outcome]:
+        if self.task is None:
+            return []
+        return self._carry_out(self.machine.begin(self.task, now, memory), now)
+
+    def _carry_out(self, effects: Sequence[Effect], now: float) -> list[Outcome]:
+        out: list[Outcome] = []
+        opened = False
+        for effect in effects:
+            match effect:
+                case Remember(value=value):
+                    step = self.machine.step.to_bytes(8, "little")
+                    self._store.remember(self._name, step + value)
+                case Opened(entry=entry, shares=shares):
+                    self._store.commit(self._run, entry, shares)
+                    self._store.remember(self._name, b"")
+                    self.task = self.driver.answer(entry)
+                    opened = True
+                case Serve(to=to, first=first):
+                    out.append(self.machine.answers(to, first, self._entries(first)))
+                case _:
+                    out.append(effect)
+        return [*out, *self._begin(now)] if opened else out
+
+    def _entries(self, first: int) -> list[Entry]:
+        """Return entries from a step on, as many as one message should hold."""
+        log = self._store.log(self._run)
+        chosen: list[Entry] = []
+        size = 0
+        while first + len(chosen) < len(log) and len(chosen) < MAX_ENTRIES and size < ANSWER_BYTES:
+            chosen.append(log[first + len(chosen)])
+            size += chosen[-1].values.nbytes
+        return chosen

@@ -1,0 +1,111 @@
+"""What a running peer tells its operator: a status file, a local socket, metrics, and JSON logs.
+
+Rules: nothing here is open to other machines. The socket is a file that only its owner can use, and
+takes one JSON object a line; metrics are plain text for Prometheus on a port of this machine.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pdlrecover.errors import HistoryError, PDLRecoverError, PlanError
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+MAX_LINE = 1 << 16
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, text, and the facts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as JSON."""
+        told = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+            "level": record.levelname.lower(),
+            "text": record.getMessage(),
+            **getattr(record, "facts", {}),
+        }
+        return json.dumps(told, default=str)
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a file so that a reader sees the old one or the new one, whole."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(value, indent=2, default=str))
+    part.rename(path)
+
+
+async def serve_control(path: Path, answer: Answer) -> asyncio.Server:
+    """Answer commands on a local socket: one JSON object a line, and one back."""
+
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                try:
+                    command = json.loads(line)
+                    found = answer(command) if isinstance(command, dict) else {"error": "no object"}
+                except PDLRecoverError as error:
+                    found = {"error": str(error)}
+                except ValueError as error:
+                    found = {"error": f"not a command: {error}"}
+                writer.write(json.dumps(found, default=str).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, asyncio.LimitOverrunError, ValueError):
+            pass
+        finally:
+            writer.close()
+
+    path.unlink(missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        return await asyncio.start_unix_server(session, path, limit=MAX_LINE)
+    except OSError as error:
+        raise PlanError(
+            f"cannot open the local socket {path}: {error.strerror or error}; choose a folder with "
+            "a shorter path, on a local disk"
+        ) from error
+    finally:
+        os.umask(before)
+
+
+async def ask(path: Path, command: dict[str, Any], timeout: float = 10.0) -> dict[str, Any]:
+    """Give a running peer a command, and return its answer."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(path)
+    except OSError as error:
+        raise HistoryError(f"no peer is running at {path}: {error.strerror}") from error
+    try:
+        writer.write(json.dumps(command).encode() + b"\n")
+        line = await asyncio.wait_for(reader.readline(), timeout)
+    finally:
+        writer.close()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+async def serve_metrics(port: int, metrics: Callable[[], dict[str, float]]) -> asyncio.Server:
+    """Serve numbers as plain text to whoever asks on this machine."""
+
+    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5.0)
+            text = "".join(f"pdlrecover_{k} {v}\n" for k, v in sorted(metrics().items()))
+            head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
+            writer.write(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
+            await writer.drain()
+        except (
+            ConnectionError,
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+            TimeoutError,
+        ):
+            pass
+        finally:
+            writer.close()
+
+    return await asyncio.start_server(session, "127.0.0.1", port, limit=MAX_LINE)

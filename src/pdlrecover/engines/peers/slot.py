@@ -1,0 +1,296 @@
+"""One step at one peer: deal, receipts, agreement, sub-secrets, opening. Without any input/output.
+
+1. Every peer deals, sealed and proven (see `dealing`), and waits for all others or the deadline.
+2. It sends a receipt: whose dealings it holds.
+3. The leader proposes those dealers whose dealings a quorum holds, and the peers settle the set by
+   two rounds of votes (see `ballot`). A peer votes only for what it holds whole.
+4. Who holds all of the set sends its sub-secret; who does not only listens.
+5. As soon as the sub-secrets at hand lie on one polynomial, with enough to spare for the liars
+   that may be among them, the answer is public.
+
+Steps that open stored shares only start with 4. What may have been lost is sent again.
+"""
+
+from pdlrecover.engines.peers import dealing, evidence
+from pdlrecover.engines.peers.ballot import Ballot, leaders
+from pdlrecover.engines.peers.circle import Circle, Task
+from pdlrecover.engines.peers.dealing import Dealt, Public
+from pdlrecover.engines.peers.effects import Blame, Compute, Effect, Note, Opened, Remember
+from pdlrecover.engines.peers.holdings import Holdings
+from pdlrecover.engines.peers.messages import (
+    NOTHING,
+    Dealing,
+    Entry,
+    Envelope,
+    Equivocation,
+    Header,
+    Held,
+    Misdealt,
+    Proposal,
+    Receipt,
+    SubSecret,
+    Vote,
+)
+from pdlrecover.engines.peers.states import TAKES, Move, State, moved
+from pdlrecover.field import Elements
+
+MAX_CHOICES = 4
+"""Sub-secrets of one peer for so many different sets are kept."""
+
+
+class Slot:
+    """The state machine of one step; see `states` for its table."""
+
+    def __init__(
+        self,
+        circle: Circle,
+        task: Task,
+        place: Header,
+        present: tuple[int, ...],
+        now: float,
+        memory: bytes | None,
+    ) -> None:
+        """`present` are those that are waited for, and lead first."""
+        self.circle, self.task, self.place = circle, task, place
+        self.state = State.COMPUTING if task.kind else State.OPENING
+        self.holdings = Holdings(circle, task, place, present)
+        self.ballot = Ballot(
+            me=circle.me,
+            order=leaders(circle.peers, present, place.step),
+            quorum=circle.quorum,
+            liars=circle.scheme.quorums.tolerance.liars,
+        )
+        self.seed = dealing.new_seed()
+        if memory:
+            self.seed = memory[:32]
+            self.ballot.restore(memory[32:])
+        self.wake_at = now + circle.deadlines.resend
+        self._dealt: Dealt | None = None
+        self._mine: Elements | None = None
+        self._choice = NOTHING
+        self._dealers: tuple[Held, ...] = ()
+        self._parts: dict[bytes, dict[int, Elements]] = {}
+        self._seen: dict[tuple[object, ...], Envelope] = {}
+        self._resend_at, self._pause = self.wake_at, circle.deadlines.resend
+        self._timed_view = -1
+        self._deadline = self._propose_at = self._view_at = float("inf")
+
+    def heard(self, peer: int) -> None:
+        """Wait for this peer, too: it is there."""
+        self.holdings.expected.add(peer)
+
+    def begin(self, now: float) -> list[Effect]:
+        """Start: compute what is to be dealt, or open what is stored."""
+        if self.task.kind is None:
+            return [*self._say_sub_secret(), *self._try_open()]
+        slot = dealing.slot_of(self.place, self.circle.me)
+        saved = Remember(value=self.seed + self.ballot.saved())
+        job = Compute(step=self.place.step, slot=slot, seed=self.seed, deal=self.task.deal)
+        return [saved, job]
+
+    def contribute(self, dealt: Dealt, now: float) -> list[Effect]:
+        """Send what this peer has dealt."""
+        if self.state is not State.COMPUTING:
+            return []
+        self._move(Move.DEALT)
+        self._dealt = dealt
+        self.holdings.hold_own(dealt)
+        self._deadline = now + self.circle.deadlines.dealing
+        return [*self._deal_to(self.circle.others), *self._progress(now)]
+
+    def take(self, envelope: Envelope, now: float) -> list[Effect]:
+        """Take a message of this step, whose signature and header are checked."""
+        body, sender = envelope.body, envelope.header.sender
+        if type(body) not in TAKES[self.state]:
+            return []
+        effects: list[Effect] = []
+        match body:
+            case Dealing():
+                effects = self.holdings.take(sender, body)
+            case Receipt():
+                effects = self.holdings.hear(sender, body)
+            case Proposal() if self.ballot.is_near(body.view):
+                effects = self._conflict(envelope, (Proposal, sender, body.view))
+                self.ballot.hear_proposal(sender, body)
+            case Vote() if self.ballot.is_near(body.view):
+                effects = self._conflict(envelope, (Vote, sender, body.view, body.final))
+                self.ballot.hear_vote(sender, body)
+            case SubSecret() if self._may_choose(sender, body.choice):
+                effects = self._conflict(envelope, (SubSecret, sender, body.choice))
+                effects += self._hear_sub_secret(sender, body)
+            case Misdealt():
+                effects = self.holdings.judge(sender, body)
+            case Equivocation():
+                effects = evidence.judge(self.circle, self.place, sender, body)
+                if evidence.is_about_dealing(body) and evidence.proves(
+                    self.circle, self.place, body
+                ):
+                    self.holdings.leave_out(body.accused)
+        return [*effects, *self._progress(now)]
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due by the clock."""
+        effects: list[Effect] = []
+        if now >= self._view_at and self.state is State.AGREEING:
+            self.ballot.next_view()
+            self._start_view(now)
+            facts: dict[str, object] = {"view": self.ballot.view}
+            effects.append(Note(text="no set was settled in time, the next leads", facts=facts))
+        effects += self._progress(now)
+        if now >= self._resend_at:
+            self._pause = min(2 * self._pause, 8 * self.circle.deadlines.resend)
+            self._resend_at = now + self._pause
+            effects += self._again()
+        self._set_alarm(now)
+        return effects
+
+    def overtaken(self) -> None:
+        """Stop taking part: the others have this step behind them."""
+        self._move(Move.OVERTAKEN)
+
+    def caught_up(self, entry: Entry) -> Opened:
+        """Finish with what the others have opened; keep the rows if they are all here."""
+        self._move(Move.CAUGHT_UP)
+        return self._result(entry)
+
+    def diverged(self) -> None:
+        """Stop for good."""
+        self._move(Move.DIVERGED)
+
+    def _move(self, move: Move) -> None:
+        self.state = moved(self.state, move)
+
+    def _set_alarm(self, now: float) -> None:
+        agreeing = self.state is State.AGREEING
+        alarms = [self._resend_at]
+        if self.state is State.GATHERING:
+            alarms.append(self._deadline)
+        if agreeing:
+            alarms.append(self._view_at)
+        if agreeing and self.ballot.must_propose and now < self._propose_at:
+            alarms.append(self._propose_at)
+        self.wake_at = min(alarms)
+
+    def _progress(self, now: float) -> list[Effect]:
+        """Go as far as what is here allows."""
+        effects: list[Effect] = []
+        if self.state is State.GATHERING and self.holdings.complete:
+            self._move(Move.ALL_HERE)
+            effects += self._tell_receipt(now)
+        if self.state is State.GATHERING and now >= self._deadline:
+            self._move(Move.DEADLINE)
+            effects += self._tell_receipt(now)
+        if self.state in (State.GATHERING, State.AGREEING, State.COMPUTING):
+            effects += self._agree(now)
+        if self.ballot.settled and self.state in (
+            State.COMPUTING,
+            State.GATHERING,
+            State.AGREEING,
+        ):
+            self._move(Move.DECIDED)
+            self._choice = self.ballot.settled.choice
+            self._dealers = self.ballot.settled.dealers
+            effects += [*self._say_sub_secret(), *self._try_open()]
+        self._set_alarm(now)
+        return effects
+
+    def _tell_receipt(self, now: float) -> list[Effect]:
+        self._start_view(now)
+        return [*self.circle.broadcast(self.place, self.holdings.receipt())]
+
+    def _start_view(self, now: float) -> None:
+        self._timed_view = self.ballot.view
+        self._propose_at = now + self.circle.deadlines.receipts
+        self._view_at = now + self.circle.deadlines.view * (1 + self.ballot.view)
+
+    def _agree(self, now: float) -> list[Effect]:
+        """Propose if it is this peer's turn, and vote."""
+        if self.ballot.view != self._timed_view and self.state is State.AGREEING:
+            self._start_view(now)
+        sends: list[Effect] = []
+        if self.state is State.AGREEING and self.ballot.must_propose:
+            found = self.holdings.proposable(in_time=now < self._propose_at)
+            if found:
+                proposal = self.ballot.propose(found)
+                sends += self.circle.broadcast(self.place, proposal)
+        given = self.ballot.act(self.holdings.accepts)
+        for vote in given:
+            sends += self.circle.broadcast(self.place, vote)
+        if sends:
+            return [Remember(value=self.seed + self.ballot.saved()), *sends]
+        return sends
+
+    def _say_sub_secret(self) -> list[Effect]:
+        rows = self.holdings.rows(self._dealers)
+        self._mine = None if rows is None else self.task.sub_secret(rows)
+        if self._mine is None:
+            facts: dict[str, object] = {"step": self.place.step}
+            return [Note(text="shares are missing here, this peer only listens", facts=facts)]
+        self._parts.setdefault(self._choice, {})[self.circle.me] = self._mine
+        body = SubSecret(choice=self._choice, values=self._mine)
+        return [*self.circle.broadcast(self.place, body)]
+
+    def _hear_sub_secret(self, sender: int, body: SubSecret) -> list[Effect]:
+        if len(body.values) != self.task.size:
+            return [Blame(peer=sender, what="sent a sub-secret of the wrong size")]
+        self._parts.setdefault(body.choice, {}).setdefault(sender, body.values)
+        return self._try_open()
+
+    def _may_choose(self, sender: int, choice: bytes) -> bool:
+        """Say whether to look at a sub-secret: one sender may name a few sets, no more."""
+        named = [c for c, parts in self._parts.items() if sender in parts]
+        return choice in named or len(named) < MAX_CHOICES
+
+    def _try_open(self) -> list[Effect]:
+        if self.state is not State.OPENING:
+            return []
+        found = self.task.open(self._parts.get(self._choice, {}))
+        if found is None:
+            return []
+        values, liars = found
+        self._move(Move.OPENS)
+        blames = [Blame(peer=peer, what="sent a wrong sub-secret") for peer in liars]
+        return [*blames, self._result(Entry(dealers=self._dealers, values=values))]
+
+    def _result(self, entry: Entry) -> Opened:
+        rows = self.holdings.rows(entry.dealers)
+        return Opened(entry=entry, shares={} if rows is None else self.task.stored(rows))
+
+    def _conflict(self, envelope: Envelope, purpose: tuple[object, ...]) -> list[Effect]:
+        """Blame a sender that signs two different things for one purpose, and tell the others."""
+        first = self._seen.setdefault(purpose, envelope)
+        if first.signed == envelope.signed:
+            return []
+        return evidence.raise_alarm(self.circle, self.place, first, envelope)
+
+    def _deal_to(self, peers: tuple[int, ...]) -> list[Effect]:
+        if self._dealt is None:
+            return []
+        public: Public = self._dealt.public
+        own = self.holdings.own_statement
+        sends: list[Effect] = []
+        for peer in peers:
+            context = self.holdings.seal_context(self.circle.me, peer)
+            sealed = self.circle.crypto.seal(peer, self._dealt.private[peer], context)
+            body = Dealing(
+                commitments=public.commitments, proof=public.proof, statement=own, sealed=sealed
+            )
+            sends.append(self.circle.send(self.place, body, peer))
+        return sends
+
+    def _again(self) -> list[Effect]:
+        """Say again what may have been lost."""
+        sends: list[Effect] = []
+        if self.state in (State.GATHERING, State.AGREEING):
+            sends += self._deal_to(self.holdings.lacking_mine())
+        if self.state is State.AGREEING:
+            sends += self.circle.broadcast(self.place, self.holdings.receipt())
+            if self.ballot.proposed and self.ballot.proposed.view == self.ballot.view:
+                sends += self.circle.broadcast(self.place, self.ballot.proposed)
+        if self.state in (State.AGREEING, State.OPENING):
+            for vote in self.ballot.cast:
+                sends += self.circle.broadcast(self.place, vote)
+        if self.state is State.OPENING and self._mine is not None:
+            body = SubSecret(choice=self._choice, values=self._mine)
+            sends += self.circle.broadcast(self.place, body)
+        return sends

@@ -1,0 +1,73 @@
+"""Papers for peers on the loopback: keys, certificates, addresses."""
+
+import datetime
+import socket
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
+
+from pdlrecover.engines.peers.network import Tls
+
+
+def free_addresses(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    for each in sockets:
+        each.close()
+    return addresses
+
+
+def certificates(count):
+    """Return each peer's TLS papers, under one authority."""
+    authority_key = generate_private_key(SECP256R1())
+    authority = _certificate("authority", authority_key, "authority", authority_key, True)
+    names = tuple(f"peer-{i}.test" for i in range(count))
+    papers = []
+    for name in names:
+        key = generate_private_key(SECP256R1())
+        certificate = _certificate(name, key, "authority", authority_key, False)
+        papers.append(
+            Tls(
+                authority=_pem(authority),
+                certificate=_pem(certificate),
+                key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+                names=names,
+            )
+        )
+    return papers
+
+
+def _pem(certificate):
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _certificate(name, key, issuer, issuer_key, authority):
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(_name(issuer))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    )
+    if not authority:
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False
+        )
+    return builder.sign(issuer_key, SHA256())
+
+
+def _name(text):
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])

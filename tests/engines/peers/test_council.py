@@ -1,0 +1,153 @@
+import pytest
+from wire import KEYS, Setup
+
+from pdlrecover import Tolerance
+from pdlrecover.engines.peers import codec
+from pdlrecover.engines.peers import messages as m
+from pdlrecover.engines.peers.council import Council
+from pdlrecover.engines.peers.effects import Blame, Send
+from pdlrecover.engines.peers.store import MemoryStore
+from pdlrecover.errors import PlanError
+
+LOG = bytes(range(32))
+SETUP = Setup(7, Tolerance(colluders=1, dropouts=2, liars=1))
+
+
+def council(me, store=None, log=LOG):
+    made = Council(SETUP.circle(me, m.NOTHING, range(7)), store or MemoryStore())
+    if log:
+        made.about(log)
+    return made
+
+
+def removal(removed=(5, 6), **arguments):
+    defaults = {"reason": "malicious", "method": "pdlrecover", "accept_differencing": False}
+    return m.RemovalProposal(removed=tuple(removed), after=LOG, **{**defaults, **arguments})
+
+
+def deliver(outcomes, councils, sender):
+    """Hand messages on; return what the recipients answered."""
+    answers = []
+    for outcome in outcomes:
+        if isinstance(outcome, Send) and outcome.to in councils:
+            answers += councils[outcome.to].receive(outcome.data, sender)
+    return answers
+
+
+def test_a_removal_passes_everywhere_with_more_than_half_and_not_before():
+    councils = {me: council(me) for me in range(7)}
+    proposal = removal()
+    deliver(councils[0].propose(proposal), councils, 0)
+    for me in (1, 2):
+        assert not any(each.passed() for each in councils.values())
+        deliver(councils[me].approve(proposal.digest), councils, me)
+    assert councils[3].needed == 4
+    assert not councils[3].passed()
+    deliver(councils[3].approve(proposal.digest), councils, 3)
+    for each in councils.values():
+        (passed,) = each.passed()
+        assert passed.kept == (0, 1, 2, 3, 4)
+        assert sorted(passed.approvals) == [0, 1, 2, 3]
+
+
+def test_those_to_be_removed_have_no_vote_but_may_propose():
+    councils = {me: council(me) for me in range(7)}
+    proposal = removal()
+    deliver(councils[5].propose(proposal), councils, 5)
+    assert not councils[0].removals[proposal.digest].approvals
+    with pytest.raises(PlanError, match="has no vote"):
+        councils[6].approve(proposal.digest)
+    circle = SETUP.circle(6, m.NOTHING, range(7))
+    place = circle.place(0, LOG, m.NOTHING, 0)
+    forged = circle.send(place, m.Approval(removal=proposal.digest), 0)
+    (blame,) = councils[0].receive(forged.data, 6)
+    assert isinstance(blame, Blame)
+    assert not councils[0].removals[proposal.digest].approvals
+
+
+def test_forged_approvals_do_not_count_and_their_bearer_is_named():
+    councils = {me: council(me) for me in range(7)}
+    proposal = removal()
+    deliver(councils[0].propose(proposal), councils, 0)
+    circle = SETUP.circle(1, m.NOTHING, range(7))
+    place = circle.place(0, LOG, m.NOTHING, 0)
+    good = circle.send(place, m.Approval(removal=proposal.digest), 0).data
+    header = codec.decode(good).header
+    for pretended in (2, 3, 4):
+        for key in (1, pretended):
+            changed = m.Header(**{**vars(header), "sender": pretended})
+            data = codec.encode(changed, m.Approval(removal=proposal.digest), KEYS[key].sign)
+            (blame,) = councils[0].receive(data, 1)
+            assert (type(blame), blame.peer) == (Blame, 1)
+    elsewhere = m.Header(**{**vars(header), "federation": bytes(32)})
+    data = codec.encode(elsewhere, m.Approval(removal=proposal.digest), KEYS[1].sign)
+    assert councils[0].receive(data, 1)[0].peer == 1
+    assert councils[0].receive(b"garbage", 1)[0].peer == 1
+    assert set(councils[0].removals[proposal.digest].approvals) == {0}
+    for _ in range(5):
+        councils[0].receive(good, 1)
+    assert set(councils[0].removals[proposal.digest].approvals) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("proposal", "why"),
+    [
+        (removal((3,), reason="left"), "would reveal its updates"),
+        (removal((3, 4, 5)), "survive 2 dropouts"),
+        (removal((3, 9)), "no peer 9"),
+        (removal(()), "at least one"),
+        (removal(reason="boredom"), "the reason is one of left, malicious"),
+        (removal(method="magic"), "no method is called"),
+    ],
+)
+def test_what_the_rule_refuses_is_refused_here_and_by_the_others(proposal, why):
+    with pytest.raises(PlanError, match=why):
+        council(0).propose(proposal)
+    circle = SETUP.circle(1, m.NOTHING, range(7))
+    data = circle.send(circle.place(0, LOG, m.NOTHING, 0), proposal, 0).data
+    asked = council(0)
+    (answer,) = asked.receive(data, 1)
+    body = codec.decode(answer.data).body
+    assert isinstance(body, m.Refusal)
+    assert not asked.removals
+
+
+def test_a_single_honest_leaver_goes_when_differencing_is_accepted():
+    proposal = removal((3,), reason="left", accept_differencing=True)
+    asked = council(0)
+    asked.propose(proposal)
+    assert proposal.digest in asked.removals
+
+
+def test_a_removal_about_another_training_is_refused():
+    other = m.RemovalProposal(**{**vars(removal()), "after": bytes(32)})
+    circle = SETUP.circle(1, m.NOTHING, range(7))
+    data = circle.send(circle.place(0, LOG, m.NOTHING, 0), other, 0).data
+    asked = council(0)
+    asked.receive(data, 1)
+    assert not asked.removals
+
+
+def test_approvals_that_come_before_the_proposal_count_once_it_is_there():
+    first, late = council(1), council(0)
+    proposal = removal()
+    outcomes = first.propose(proposal)
+    mine = [o for o in outcomes if o.to == 0]
+    for outcome in reversed(mine):
+        late.receive(outcome.data, 1)
+    assert set(late.removals[proposal.digest].approvals) == {1}
+
+
+def test_what_was_approved_survives_a_restart_and_is_said_again():
+    store = MemoryStore()
+    before = council(0, store)
+    proposal = removal()
+    before.propose(proposal)
+    again = council(0, store)
+    assert set(again.removals[proposal.digest].approvals) == {0}
+    late = council(4)
+    deliver(again.again(), {4: late}, 0)
+    assert set(late.removals[proposal.digest].approvals) == {0}
+    untrained = council(2, log=None)
+    with pytest.raises(PlanError, match="training has not ended"):
+        untrained.propose(proposal)

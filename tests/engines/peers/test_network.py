@@ -1,0 +1,161 @@
+"""Real sockets on the loopback, in one process."""
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import grpc
+import pytest
+from office import certificates, free_addresses
+
+from pdlrecover.engines.peers.network import METHOD, Limits, Network
+
+QUICK = Limits(deadline=2.0, pause=0.05, message_bytes=3 << 20, queued_messages=8)
+
+
+async def started(count, papers=None, limits=QUICK, block=None):
+    """Return networks that write down what they receive; `block` is an event that holds peer 1."""
+    papers, addresses = papers or certificates(count), free_addresses(count)
+    received = [[] for _ in range(count)]
+    networks = []
+    for me in range(count):
+
+        async def receive(source, data, me=me):
+            if me == 1 and block is not None:
+                await block.wait()
+            received[me].append((source, data))
+
+        networks.append(
+            Network(me=me, addresses=addresses, tls=papers[me], receive=receive, limits=limits)
+        )
+    for network in networks:
+        await network.start()
+    return networks, received, addresses, papers
+
+
+async def until(condition, seconds=20.0):
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def stop(networks):
+    for network in networks:
+        await network.stop()
+
+
+def test_messages_arrive_whole_with_their_sender_small_and_in_chunks():
+    async def story():
+        networks, received, _, _ = await started(3)
+        large = bytes(range(256)) * 10_000
+        networks[0].send(1, b"hello")
+        networks[0].send(1, large)
+        networks[2].send(1, b"")
+        await until(lambda: len(received[1]) == 3)
+        assert sorted(received[1]) == sorted([(0, b"hello"), (0, large), (2, b"")])
+        await stop(networks)
+
+    asyncio.run(story())
+
+
+def test_a_message_over_the_limit_is_refused_and_not_tried_again():
+    async def story():
+        networks, received, _, _ = await started(2)
+        networks[0].send(1, bytes(4 << 20))
+        networks[0].send(1, b"next")
+        await until(lambda: received[1])
+        assert received[1] == [(0, b"next")]
+        assert networks[0].counts["dropped"] == 1
+        assert networks[1].counts["oversize"] == 1
+        await stop(networks)
+
+    asyncio.run(story())
+
+
+def test_a_stranger_and_a_certificate_of_another_authority_are_refused():
+    async def story():
+        networks, received, addresses, papers = await started(2)
+        stranger = certificates(2)[0]
+        for tls, names in ((stranger, None), (papers[0], "peer-0.test")):
+            credentials = grpc.ssl_channel_credentials(
+                papers[0].authority, tls.key, tls.certificate
+            )
+            options = [("grpc.ssl_target_name_override", names or "peer-1.test")]
+            async with grpc.aio.secure_channel(addresses[1], credentials, options) as channel:
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await channel.stream_unary(METHOD)(iter([b"x"]), timeout=2.0)
+        good = grpc.ssl_channel_credentials(
+            papers[0].authority, papers[0].key, papers[0].certificate
+        )
+        options = [("grpc.ssl_target_name_override", "peer-1.test")]
+        async with grpc.aio.secure_channel(addresses[1], good, options) as channel:
+            await channel.stream_unary(METHOD)(iter([b"good"]), timeout=2.0)
+        async with grpc.aio.insecure_channel(addresses[1]) as channel:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await channel.stream_unary(METHOD)(iter([b"x"]), timeout=2.0)
+        assert received[1] == [(0, b"good")]
+        await stop(networks)
+
+    asyncio.run(story())
+
+
+def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused():
+    async def story():
+        papers = certificates(3)
+        narrowed = [replace(p, names=p.names[:2]) for p in papers]
+        networks, received, addresses, _ = await started(2, narrowed)
+        credentials = grpc.ssl_channel_credentials(
+            papers[2].authority, papers[2].key, papers[2].certificate
+        )
+        options = [("grpc.ssl_target_name_override", "peer-1.test")]
+        async with grpc.aio.secure_channel(addresses[1], credentials, options) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await channel.stream_unary(METHOD)(iter([b"x"]), timeout=2.0)
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert not received[1]
+        await stop(networks)
+
+    asyncio.run(story())
+
+
+def test_a_frozen_peer_does_not_keep_the_others_waiting_and_its_queue_is_bounded():
+    async def story():
+        block = asyncio.Event()
+        networks, received, _, _ = await started(3, block=block)
+        for i in range(30):
+            networks[0].send(1, b"frozen %d" % i)
+            networks[0].send(2, b"lively %d" % i) if i < 8 else None
+        async with asyncio.timeout(1.5):
+            await until(lambda: len(received[2]) == 8)
+        assert not received[1]
+        assert networks[0].counts["dropped"] >= 30 - 8 - 1
+        block.set()
+        await until(lambda: received[1])
+        await stop(networks)
+
+    asyncio.run(story())
+
+
+def test_a_message_to_a_peer_that_is_not_up_yet_arrives_when_it_is():
+    async def story():
+        papers, addresses = certificates(2), free_addresses(2)
+        received = []
+
+        async def receive(source, data):
+            received.append((source, data))
+
+        first = Network(me=0, addresses=addresses, tls=papers[0], receive=receive, limits=QUICK)
+        await first.start()
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", int(addresses[1].split(":")[1])))
+            first.send(1, b"early")
+            await asyncio.sleep(0.1)
+        second = Network(me=1, addresses=addresses, tls=papers[1], receive=receive, limits=QUICK)
+        await second.start()
+        for _ in range(20):
+            first.send(1, b"again")
+            await asyncio.sleep(0.1)
+        await until(lambda: received)
+        await stop([first, second])
+
+    asyncio.run(story())

@@ -1,0 +1,159 @@
+"""Whole peers with real sockets and files, in one process."""
+
+import asyncio
+import json
+import socket
+
+import numpy as np
+import pytest
+import town
+
+from pdlrecover.engines.peers.report import ask
+from pdlrecover.errors import HistoryError, PlanError
+
+EVERYBODY = range(town.PEERS)
+
+
+async def until(condition, seconds=60.0):
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+async def open_town(tmp_path, **arguments):
+    papers = town.papers()
+    folders = [tmp_path / str(me) for me in EVERYBODY]
+    peers = [town.peer(me, papers, folders[me], **arguments) for me in EVERYBODY]
+    tasks = [asyncio.create_task(each.run()) for each in peers]
+    return papers, folders, peers, tasks
+
+
+async def close(peers, tasks):
+    for each in peers:
+        each.stop()
+    await asyncio.gather(*tasks)
+
+
+def all_have(folders, pattern):
+    return lambda: all(list(folder.glob(pattern)) for folder in folders)
+
+
+@pytest.mark.slow
+def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
+    async def story():
+        _, folders, peers, tasks = await open_town(tmp_path)
+        with pytest.raises(HistoryError, match="no peer is running"):
+            await ask(tmp_path / "nowhere", {"do": "status"})
+        early = await ask_when_up(folders[0], {"do": "propose-removal", "removed": [3]})
+        assert "training has not ended" in early["error"]
+        await until(all_have(folders, "trained.safetensors"))
+        refused = await ask(folders[0] / "control", {"do": "propose-removal", "removed": [3]})
+        assert "would reveal its updates" in refused["error"]
+        removal = {"do": "propose-removal", "removed": [3, 1], "reason": "malicious"}
+        proposed = await ask(folders[0] / "control", removal)
+        voted = await ask(folders[3] / "control", {"do": "approve", "removal": "00"})
+        assert "no single removal" in voted["error"]
+        name = proposed["removal"]
+        await until(lambda: len(peers[3].desk.status()["removals"]) == 1)
+        voted = await ask(folders[3] / "control", {"do": "approve", "removal": name[:12]})
+        assert "has no vote" in voted["error"]
+        for me in (2, 4):
+            await until(lambda me=me: len(peers[me].desk.status()["removals"]) == 1)
+            assert not list(folders[0].glob("recovered-*"))
+            await ask(folders[me] / "control", {"do": "approve", "removal": name[:12]})
+        kept = [folders[me] for me in (0, 2, 4)]
+        await until(all_have(kept, "recovered-*.json"))
+        await close(peers, tasks)
+        return folders, kept, name
+
+    folders, kept, name = asyncio.run(story())
+    simulation = town.simulation()
+    for folder in folders:
+        trained = town.weights(folder / "trained.safetensors")
+        expected = simulation.original.models[town.ROUNDS].astype(np.float32)
+        np.testing.assert_array_equal(trained, expected)
+        told = town.status(folder)
+        assert not told["blames"]
+    expected = simulation.recover((1, 3), reason="malicious", settings=town.PLAN.settings)
+    logs = set()
+    for folder in kept:
+        recovered = town.weights(folder / f"recovered-{name[:16]}.safetensors")
+        np.testing.assert_array_equal(recovered, expected.weights.astype(np.float32))
+        told = json.loads((folder / f"recovered-{name[:16]}.json").read_text())
+        assert told["removed"] == [1, 3]
+        assert told["ledger"]["opened"] == expected.ledger.record()["opened"]
+        logs.add(told["log"])
+    assert len(logs) == 1
+    assert not list(folders[1].glob("recovered-*"))
+
+
+async def ask_when_up(folder, command):
+    await until((folder / "control").exists)
+    return await ask(folder / "control", command)
+
+
+def test_metrics_and_status_are_told_on_this_machine_only(tmp_path):
+    async def story():
+        papers = town.papers()
+        port = int(papers["addresses"][1].split(":")[1])
+        lone = town.peer(0, papers, tmp_path, metrics_port=port)
+        task = asyncio.create_task(lone.run())
+        told = await ask_when_up(tmp_path, {"do": "status"})
+        assert told["peer"] == 0
+        (run,) = told["runs"].values()
+        assert (run["kind"], run["outcome"], run["step"]) == ("training", "running", 0)
+        wrong = await ask(tmp_path / "control", {"do": "dance"})
+        assert "commands are" in wrong["error"]
+        assert (tmp_path / "control").stat().st_mode & 0o77 == 0
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+        text = (await reader.read()).decode()
+        assert text.startswith("HTTP/1.0 200 OK")
+        assert 'pdlrecover_step{run="' in text
+        writer.close()
+        await close([lone], [task])
+
+    asyncio.run(story())
+    assert town.status(tmp_path)["peer"] == 0
+
+
+def test_what_keeps_a_peer_from_starting_is_said_in_a_sentence(tmp_path):
+    async def story():
+        papers = town.papers()
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            where = f"127.0.0.1:{taken.getsockname()[1]}"
+            with pytest.raises(PlanError, match="cannot listen on"):
+                await town.peer(0, papers, tmp_path / "a", listen=where).run()
+        with pytest.raises(PlanError, match="choose a folder with a shorter path"):
+            await town.peer(0, papers, tmp_path / ("long" * 40)).run()
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(tmp_path):
+    async def story():
+        papers = town.papers()
+        folders = [tmp_path / str(me) for me in EVERYBODY]
+        peers = [town.peer(me, papers, folders[me]) for me in EVERYBODY[:4]]
+        tasks = [asyncio.create_task(each.run()) for each in peers]
+        await until(all_have(folders[:4], "trained.safetensors"))
+        peers.append(town.peer(4, papers, folders[4]))
+        tasks.append(asyncio.create_task(peers[4].run()))
+        await until(all_have(folders, "trained.safetensors"))
+        logs = {next(iter(p.parts.values())).machine.log for p in peers}
+        assert len(logs) == 1
+        removal = {"do": "propose-removal", "removed": [0, 1], "reason": "malicious"}
+        name = (await ask(folders[2] / "control", removal))["removal"]
+        for me in (3, 4):
+            await until(lambda me=me: peers[me].desk.status()["removals"])
+            await ask(folders[me] / "control", {"do": "approve", "removal": name})
+        await until(all_have(folders[2:], "recovered-*.json"))
+        await close(peers, tasks)
+        return [town.weights(f / f"recovered-{name[:16]}.safetensors") for f in folders[2:]]
+
+    models = asyncio.run(story())
+    for model in models[1:]:
+        np.testing.assert_array_equal(model, models[0])

@@ -1,0 +1,114 @@
+"""Five processes on the loopback: trained, killed, frozen, recovered."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import town
+
+from pdlrecover.engines.peers.report import ask
+
+SCRIPT = Path(__file__).parent / "process.py"
+
+
+class Town:
+    def __init__(self, place):
+        self.place, self.running = place, {}
+        self.papers = place / "papers.json"
+        self.papers.write_text(json.dumps(town.papers()))
+
+    def folder(self, me):
+        return self.place / str(me)
+
+    def start(self, me):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, SCRIPT, str(me), self.papers, self.folder(me)]
+        with (self.place / f"{me}.log").open("ab") as log:
+            self.running[me] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+    def kill(self, me, how=signal.SIGKILL):
+        process = self.running.pop(me)
+        process.send_signal(how)
+        process.wait(20)
+
+    def signal(self, me, what):
+        self.running[me].send_signal(what)
+
+    def ask(self, me, **command):
+        return asyncio.run(ask(self.folder(me) / "control", command))
+
+    def step(self, me, kind="training"):
+        try:
+            runs = town.status(self.folder(me))["runs"].values()
+        except FileNotFoundError:
+            return -1
+        return max((run["step"] for run in runs if run["kind"] == kind), default=-1)
+
+    def wait(self, condition, seconds=60):
+        end = time.monotonic() + seconds
+        while not condition():
+            told = [p.poll() for p in self.running.values()]
+            assert all(code is None for code in told), f"a peer has died: {told}"
+            assert time.monotonic() < end, "it takes too long"
+            time.sleep(0.1)
+
+    def have(self, peers, pattern):
+        return lambda: all(list(self.folder(me).glob(pattern)) for me in peers)
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = Town(tmp_path)
+    yield made
+    for process in made.running.values():
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.wait(20)
+
+
+def same(paths):
+    models = [town.weights(path) for path in paths]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model, models[0])
+    return models[0]
+
+
+@pytest.mark.slow
+def test_processes_train_and_recover_to_the_bit_though_one_is_killed_and_one_frozen(place):
+    everybody = range(town.PEERS)
+    for me in everybody:
+        place.start(me)
+    place.wait(place.have(everybody, "trained.safetensors"))
+    simulation = town.simulation()
+    trained = same([place.folder(me) / "trained.safetensors" for me in everybody])
+    expected = simulation.original.models[town.ROUNDS].astype(np.float32)
+    np.testing.assert_array_equal(trained, expected)
+
+    place.signal(3, signal.SIGSTOP)  # to be removed, and frozen
+    answer = place.ask(0, do="propose-removal", removed=[3, 1], reason="malicious")
+    name = answer["removal"]
+    for me in (2, 4):
+        place.wait(lambda me=me: bool(place.ask(me, do="status")["removals"]))
+        assert "approved" in place.ask(me, do="approve", removal=name)
+    place.wait(lambda: place.step(2, "recovery") >= 2)
+    place.kill(2)
+    place.start(2)
+    kept = (0, 2, 4)
+    place.wait(place.have(kept, "recovered-*.json"))
+    recovered = same([place.folder(me) / f"recovered-{name[:16]}.safetensors" for me in kept])
+    wanted = simulation.recover((1, 3), reason="malicious", settings=town.PLAN.settings)
+    told = [
+        json.loads((place.folder(me) / f"recovered-{name[:16]}.json").read_text()) for me in kept
+    ]
+    assert len({each["log"] for each in told}) == 1
+    np.testing.assert_array_equal(recovered, wanted.weights.astype(np.float32))
+    for me in (0, 4):
+        assert place.ask(me, do="status")["blames"] == []
+        place.kill(me, signal.SIGTERM)

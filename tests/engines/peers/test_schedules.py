@@ -1,0 +1,175 @@
+"""Whatever the wire does, peers never hold different models for one round."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from wire import KEYS, TRAINING, Setup, Wire, same_models
+
+from pdlrecover import Tolerance
+from pdlrecover.engines.peers import codec
+from pdlrecover.engines.peers.holdings import Holdings
+from pdlrecover.engines.peers.messages import NOTHING, Proposal
+
+FEW = settings(
+    max_examples=int(os.environ.get("PEER_EXAMPLES", "12")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+TOLERANCE = Tolerance(colluders=1, dropouts=2)
+
+
+def logs_agree(setup):
+    """Check that all stored logs are beginnings of the longest."""
+    logs = [setup.stores[p].log(TRAINING) for p in range(setup.peers)]
+    longest = max(logs, key=len)
+    for log in logs:
+        digest = expected = NOTHING
+        for mine, theirs in zip(log, longest, strict=False):
+            digest, expected = mine.after(digest), theirs.after(expected)
+            assert digest == expected
+
+
+@pytest.mark.slow
+@FEW
+@given(
+    seed=st.integers(0, 10**6),
+    loss=st.sampled_from([0.0, 0.05, 0.25]),
+    double=st.sampled_from([0.0, 0.3]),
+    spread=st.sampled_from([0.0, 0.2, 4.0]),
+)
+def test_losses_delays_doubles_and_reorderings_never_split_the_peers(seed, loss, double, spread):
+    setup = Setup(5, TOLERANCE)
+    wire = Wire(seed=seed, loss=loss, double=double, spread=spread)
+    network = setup.train(wire, rounds=3)
+    same_models(network)
+    logs_agree(setup)
+    assert not network.blames
+    assert not network.halts
+
+
+@pytest.mark.slow
+@FEW
+@given(
+    seed=st.integers(0, 10**6),
+    victims=st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True),
+    times=st.lists(st.floats(0.0, 1.2), min_size=5, max_size=5),
+    away=st.floats(0.1, 30.0),
+)
+def test_peers_that_crash_at_any_moment_come_back_to_the_same_model(seed, victims, times, away):
+    setup = Setup(5, TOLERANCE)
+    wire = Wire(seed=seed, spread=0.05)
+    network = setup.train(wire, rounds=4, run=False)
+    for victim, moment in zip(victims, times, strict=False):
+        wire.later(moment, lambda v=victim: network.crash(v, setup.trainer(v, 4)))
+        wire.later(moment + away, lambda v=victim: network.start(v))
+    network.run(done=lambda: len(network.alive) == 5 and finished(network) and wire.now > 1.3)
+    same_models(network)
+    logs_agree(setup)
+    assert not network.blames
+
+
+def finished(network):
+    return all(network.participants[p].finished for p in network.alive)
+
+
+def test_a_peer_that_is_away_is_left_out_and_catches_up():
+    setup = Setup(5, TOLERANCE)
+    wire = Wire(cut={2})
+    network = setup.train(wire, rounds=3, run=False)
+    network.run(done=lambda: all(network.participants[p].finished for p in (0, 1, 3, 4)))
+    assert wire.now < 5.0 + 1.0 + 3.0 + 2.0  # only the first step waits for the one that is away
+    assert all(len(e.dealers) == 4 for e in setup.stores[0].log(TRAINING))
+    wire.cut.clear()
+    network.run()
+    same_models(network)
+    assert setup.stores[2].shares(TRAINING, 0, [0]) is None
+    assert setup.stores[1].shares(TRAINING, 0, [0, 1, 3, 4]) is not None
+
+
+def test_what_a_peer_missed_counts_as_a_dropout_when_it_is_replayed():
+    setup = Setup(5, TOLERANCE)
+    wire = Wire(cut={2})
+    network = setup.train(wire, rounds=10, run=False)
+    network.run(done=lambda: network.participants[0].machine.step >= 4)
+    wire.cut.clear()
+    network.run()
+    same_models(network)
+    whole = [len(e.dealers) for e in setup.stores[0].log(TRAINING)]
+    assert whole[:4] == [4] * 4
+    assert whole[-1] == 5
+    recovered = setup.recover(network, (4,))
+    model = same_models(recovered)
+    assert np.isfinite(model).all()
+    assert not recovered.blames
+
+
+def test_without_a_quorum_nothing_is_opened_and_it_goes_on_when_peers_return():
+    setup = Setup(5, TOLERANCE)
+    wire = Wire(cut={1, 2, 3})
+    network = setup.train(wire, rounds=2, run=False)
+    network.run(until=100.0)
+    assert all(not setup.stores[p].log(TRAINING) for p in range(5))
+    wire.cut.clear()
+    network.run()
+    same_models(network)
+
+
+@pytest.mark.slow
+def test_a_recovery_that_is_killed_half_way_goes_on_where_it_was():
+    setup = Setup(5, TOLERANCE)
+    trained = setup.train(rounds=10)
+    alone = same_models(setup.recover(trained, (0, 4), method="retrain"))
+    network = setup.recover(trained, (0, 4), run=False)
+    network.run(done=lambda: network.participants[1].machine.step >= 7)
+    for peer in (1, 2, 3):
+        network.crash(peer, setup.recoverer(peer, trained.participants[peer], (0, 4)))
+    for peer in (1, 2, 3):
+        network.start(peer)
+    network.run()
+    interrupted = same_models(network)
+    fresh = Setup(5, TOLERANCE)
+    straight = same_models(fresh.recover(fresh.train(rounds=10), (0, 4)))
+    np.testing.assert_array_equal(interrupted, straight)
+    assert not np.array_equal(interrupted, alone)
+
+
+def test_only_its_recipient_can_read_a_share():
+    setup = Setup(5, TOLERANCE)
+    wire = Wire()
+    setup.train(wire, rounds=1)
+    dealings = [(a, b, d) for a, b, kind, d in wire.sent if kind == "Dealing"]
+    assert len(dealings) == 20
+    for sender, recipient, data in dealings:
+        envelope = codec.decode(data)
+        circle = setup.circle(recipient, TRAINING, range(5))
+        context = Holdings(circle, None, envelope.header).seal_context(sender, recipient)
+        readable = [
+            p for p in range(5) if KEYS[p].unseal(envelope.body.sealed, context) is not None
+        ]
+        assert readable == [recipient]
+        other = Holdings(circle, None, envelope.header).seal_context(sender, (recipient + 1) % 5)
+        assert KEYS[recipient].unseal(envelope.body.sealed, other) is None
+
+
+def test_at_most_one_set_is_ever_voted_through_in_a_step():
+    setup = Setup(5, TOLERANCE)
+
+    def tamper(sender, recipient, data):
+        body = codec.decode(data).body
+        hidden = isinstance(body, Proposal) and body.view < 2 and recipient in (0, 1, 2)
+        return [] if hidden else [(sender, data)]
+
+    wire = Wire(tamper=tamper)
+    network = setup.train(wire, rounds=2)
+    same_models(network)
+    choices = {}
+    for _, _, kind, data in wire.sent:
+        if kind == "SubSecret":
+            envelope = codec.decode(data)
+            choices.setdefault(envelope.header.step, set()).add(envelope.body.choice)
+    assert len(choices) == 2
+    assert all(len(found) == 1 for found in choices.values())

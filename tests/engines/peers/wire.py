@@ -1,0 +1,246 @@
+"""A federation on a fake wire: time is a number; messages are lost, late, doubled, reordered."""
+
+import hashlib
+import heapq
+import itertools
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import small
+import torch
+
+from pdlrecover import Federation, Tolerance
+from pdlrecover.engines.peers.circle import Circle
+from pdlrecover.engines.peers.contribution import Contribution
+from pdlrecover.engines.peers.driver import Driver
+from pdlrecover.engines.peers.effects import Blame, Compute, Deadlines, Halt, Send
+from pdlrecover.engines.peers.keys import new_keyrings
+from pdlrecover.engines.peers.participant import Participant
+from pdlrecover.engines.peers.store import MemoryStore
+from pdlrecover.learning import FlatModel
+from pdlrecover.recovery import methods
+from pdlrecover.recovery.optimizers import SGD, Rate
+from pdlrecover.recovery.pdlrecover import Options
+from pdlrecover.recovery.requests import Original
+from pdlrecover.recovery.retrain import train
+from pdlrecover.recovery.schedule import Schedule
+from pdlrecover.sharing import Scheme
+
+TRAINING = hashlib.sha256(b"training").digest()
+FEDERATION = hashlib.sha256(b"federation").digest()
+SGD_RATE = SGD(rate=Rate(peak=0.3))
+SETTINGS = methods.Settings(
+    options=Options(schedule=Schedule(preparation=3, period=5, final=2, buffer=2)), batch_size=4
+)
+KEYS = new_keyrings(8)
+BATCH, SEED, SIZES = 4, 5, [12 + peer for peer in range(8)]
+
+
+def data(peer):
+    return small.points(seed=peer, count=SIZES[peer])
+
+
+@dataclass
+class Wire:
+    """Carries messages with delays; loses, doubles and changes some of them."""
+
+    seed: int = 0
+    loss: float = 0.0
+    double: float = 0.0
+    delay: float = 0.01
+    spread: float = 0.0
+    cut: set = field(default_factory=set)
+    """Peers that nothing reaches and nothing leaves."""
+    tamper: object = None
+    """A function (sender, recipient, data) -> list of (source, data) to deliver instead."""
+
+    def __post_init__(self):
+        self.random = random.Random(self.seed)  # noqa: S311 (no secret)
+        self.now, self.queue, self.count = 0.0, [], itertools.count()
+        self.sent = []
+
+    def later(self, delay, action):
+        heapq.heappush(self.queue, (self.now + delay, next(self.count), action))
+
+
+class Network:
+    """Participants of one run, joined by a wire."""
+
+    def __init__(self, wire, participants):
+        self.wire, self.participants = wire, dict(participants)
+        self.blames, self.halts, self.alive = {}, {}, set(self.participants)
+        for peer in self.participants:
+            self.start(peer)
+
+    def start(self, peer):
+        self.alive.add(peer)
+        participant = self.participants[peer]
+        self.carry(peer, participant, participant.start(self.wire.now))
+
+    def crash(self, peer, replacement):
+        """Replace a participant by one that knows nothing but its store."""
+        self.participants[peer] = replacement
+        self.alive.discard(peer)
+
+    def carry(self, peer, participant, outcomes):
+        for outcome in outcomes:
+            if isinstance(outcome, Send):
+                self.post(peer, outcome)
+            elif isinstance(outcome, Compute):
+                self.wire.later(0.05, lambda o=outcome: self.compute(peer, participant, o))
+            elif isinstance(outcome, Blame):
+                self.blames.setdefault(peer, []).append(outcome)
+            elif isinstance(outcome, Halt):
+                self.halts[peer] = outcome.why
+
+    def is_current(self, peer, participant):
+        return peer in self.alive and self.participants.get(peer) is participant
+
+    def compute(self, peer, participant, job):
+        if self.is_current(peer, participant) and participant.machine.step == job.step:
+            dealt = getattr(participant, "deal", Compute.run)(job)
+            self.carry(peer, participant, participant.contribute(job.step, dealt, self.wire.now))
+
+    def post(self, peer, send):
+        wire = self.wire
+        wire.sent.append((peer, send.to, send.kind, send.data))
+        if peer in wire.cut or send.to in wire.cut or wire.random.random() < wire.loss:
+            return
+        arriving = [(peer, send.data)]
+        if wire.tamper:
+            arriving = wire.tamper(peer, send.to, send.data)
+        for source, data_ in arriving:
+            copies = 2 if wire.random.random() < wire.double else 1
+            for _ in range(copies):
+                delay = wire.delay + wire.spread * wire.random.random()
+                wire.later(delay, lambda s=source, d=data_: self.deliver(send.to, s, d))
+
+    def deliver(self, peer, source, data_):
+        participant = self.participants.get(peer)
+        if peer in self.alive and participant is not None and peer not in self.wire.cut:
+            self.carry(peer, participant, participant.receive(data_, source, self.wire.now))
+
+    def run(self, until=2000.0, done=None):
+        """Let time pass until everybody alive is done."""
+        done = done or (lambda: all(self.participants[p].finished for p in self.alive))
+        while not done() and self.wire.now < until:
+            alarms = [self.participants[p].machine.wake_at for p in self.alive]
+            alarm = min(alarms, default=float("inf"))
+            if self.wire.queue and self.wire.queue[0][0] <= alarm:
+                self.wire.now, _, action = heapq.heappop(self.wire.queue)
+                action()
+            else:
+                self.wire.now = max(self.wire.now, alarm)
+                for peer in sorted(self.alive):
+                    participant = self.participants[peer]
+                    if participant.machine.wake_at <= self.wire.now:
+                        self.carry(peer, participant, participant.tick(self.wire.now))
+        return self
+
+    def blamed(self, by=None):
+        """Return who was blamed, by somebody or by a given peer."""
+        groups = self.blames.values() if by is None else [self.blames.get(by, [])]
+        return {blame.peer for group in groups for blame in group}
+
+
+class Setup:
+    """A federation's peers, their data and stores."""
+
+    def __init__(self, peers=5, tolerance=None, deadlines=None):
+        self.peers, self.tolerance = peers, tolerance or Tolerance(colluders=1, dropouts=1, liars=1)
+        self.scheme = Scheme.for_peers(peers, self.tolerance)
+        self.deadlines = deadlines or Deadlines(dealing=5.0, view=3.0, receipts=1.0, resend=1.0)
+        self.stores = [MemoryStore() for _ in range(peers)]
+        self.model = FlatModel(small.module(hidden=2), (3,))
+
+    def contribution(self, peer):
+        x, y = data(peer)
+        return Contribution(
+            peer=peer,
+            peers=self.peers,
+            model=self.model,
+            x=torch.as_tensor(x),
+            y=torch.as_tensor(y),
+            size_bound=max(SIZES[: self.peers]),
+            batch_size=BATCH,
+            seed=SEED,
+            bound=10.0,
+        )
+
+    def circle(self, peer, run, members):
+        return Circle(
+            me=peer,
+            peers=tuple(members),
+            scheme=self.scheme,
+            crypto=KEYS[peer],
+            federation=FEDERATION,
+            run=run,
+            deadlines=self.deadlines,
+        )
+
+    def trainer(self, peer, rounds=4):
+        contribution = self.contribution(peer)
+        method = train(self.model.initial, SGD_RATE, range(rounds))
+        circle = self.circle(peer, TRAINING, range(self.peers))
+        driver = Driver(
+            circle=circle,
+            method=method,
+            code=contribution.code,
+            store=self.stores[peer],
+            contribute=contribution,
+        )
+        return Participant(driver, self.stores[peer])
+
+    def train(self, wire=None, rounds=4, run=True, **arguments):
+        network = Network(wire or Wire(), {p: self.trainer(p, rounds) for p in range(self.peers)})
+        return network.run(**arguments) if run else network
+
+    def recoverer(self, peer, trained, removed, method="pdlrecover", settings=SETTINGS):
+        contribution = self.contribution(peer)
+        models = [*trained.driver.models, trained.driver.model]
+        run = Original(models=models, optimizer=SGD_RATE, code=contribution.code)
+        kept = [p for p in range(self.peers) if p not in removed]
+        driver = Driver(
+            circle=self.circle(peer, hashlib.sha256(method.encode()).digest(), kept),
+            method=methods.start(method, run, settings),
+            code=contribution.code,
+            store=self.stores[peer],
+            contribute=contribution,
+            history=TRAINING,
+        )
+        return Participant(driver, self.stores[peer])
+
+    def recover(self, trained, removed, wire=None, method="pdlrecover", run=True, **arguments):
+        kept = [p for p in range(self.peers) if p not in removed]
+        participants = {
+            p: self.recoverer(p, trained.participants[p], removed, method) for p in kept
+        }
+        network = Network(wire or Wire(), participants)
+        return network.run(**arguments) if run else network
+
+    def simulation(self, rounds):
+        """Return the same federation in one process, trained."""
+        federation = Federation.simulate(
+            small.module(hidden=2),
+            [data(peer) for peer in range(self.peers)],
+            self.tolerance,
+            batch_size=BATCH,
+            seed=SEED,
+            peer_by_peer=True,
+        )
+        federation.train(rounds, optimizer=SGD_RATE)
+        return federation
+
+
+def same_models(network, peers=None):
+    """Check that these peers came to one model, and return it."""
+    models = [network.participants[p].driver.model for p in peers or sorted(network.alive)]
+    assert all(model is not None for model in models), [
+        (p, network.participants[p].machine.step, network.participants[p].machine.slot.state)
+        for p in sorted(network.alive)
+        if network.participants[p].machine.slot
+    ]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model, models[0])
+    return models[0]
