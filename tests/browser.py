@@ -9,6 +9,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,6 +20,16 @@ FLAGS = (
     *("--disable-background-networking", "--no-first-run", "--remote-debugging-pipe"),
 )
 PATIENCE = 60
+AS_3_AND_4 = """
+import os, sys
+first, second = (os.dup(int(n)) for n in sys.argv[1:3])
+while min(first, second) < 5:
+    first, second = os.dup(first), os.dup(second)
+os.dup2(first, 3)
+os.dup2(second, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Gives two pipes the numbers that Chromium expects, whatever numbers they have."""
 """Seconds to wait for an answer."""
 
 
@@ -33,9 +44,9 @@ class Browser:
     def __init__(self, profile):
         to_child, self._write = os.pipe()
         self._read, from_child = os.pipe()
-        # bash, because it can give file descriptors beyond 9 another number.
-        script = f'exec "$@" 3<&{to_child} 4>&{from_child}'
-        command = ["bash", "-c", script, "-", find(), *FLAGS, f"--user-data-dir={profile}"]
+        numbers = [str(to_child), str(from_child)]
+        browser = [find(), *FLAGS, f"--user-data-dir={profile}"]
+        command = [sys.executable, "-S", "-c", AS_3_AND_4, *numbers, *browser]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, pass_fds=(to_child, from_child), **quiet)
         os.close(to_child)

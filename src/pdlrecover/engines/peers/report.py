@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -61,16 +62,31 @@ async def serve_control(path: Path, answer: Answer) -> asyncio.Server:
             writer.close()
 
     path.unlink(missing_ok=True)
-    before = os.umask(0o177)
     try:
-        return await asyncio.start_unix_server(session, path, limit=MAX_LINE)
+        bound = _private_socket(path)
     except OSError as error:
         raise PlanError(
             f"cannot open the local socket {path}: {error.strerror or error}; choose a folder with "
             "a shorter path, on a local disk"
         ) from error
+    return await asyncio.start_unix_server(session, sock=bound, limit=MAX_LINE)
+
+
+def _private_socket(path: Path) -> socket.socket:
+    """Return a socket that only its owner can connect to.
+
+    The mask is the process's, so nothing may be awaited while it is set.
+    """
+    bound = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        bound.bind(str(path))
+    except OSError:
+        bound.close()
+        raise
     finally:
         os.umask(before)
+    return bound
 
 
 async def ask(path: Path, command: dict[str, Any], timeout: float = 10.0) -> dict[str, Any]:
