@@ -25,10 +25,10 @@ def results_table(result: dict[str, Any]) -> Table:
     )
     guarded = any(entry["fallback_rounds"] for entry in result["methods"].values())
     table.add_column("method", no_wrap=True)
-    extra = ["of them by the guard"] if guarded else []
-    columns = ["accuracy", "backdoor", "remembered", "exact rounds", *extra]
-    for name in [*columns, "seconds", "sent per peer"]:
-        table.add_column(name, justify="right")
+    extra = ["by the\nguard"] if guarded else []
+    columns = ["accuracy", "backdoor", "remem-\nbered", "exact\nrounds", *extra]
+    for name in [*columns, "seconds", "sent\nper peer"]:
+        table.add_column(name, justify="right", no_wrap=True)
     for name, entry in result["methods"].items():
         table.add_row(
             name,
