@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from pdlrecover.experiments.words import percent, readable
@@ -22,12 +23,14 @@ def results_table(result: dict[str, Any]) -> Table:
         title=f"{config['dataset']}, {config['peers']} peers, {what}, "
         f"{config['rounds']} rounds, {mode}",
         title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
     guarded = any(entry["fallback_rounds"] for entry in result["methods"].values())
     table.add_column("method", no_wrap=True)
     extra = ["by the\nguard"] if guarded else []
-    columns = ["accuracy", "backdoor", "remem-\nbered", "exact\nrounds", *extra]
-    for name in [*columns, "seconds", "sent\nper peer"]:
+    columns = ["accu-\nracy", "back-\ndoor", "remem-\nbered", "exact\nrounds", *extra]
+    for name in [*columns, "sec-\nonds", "sent\nby each"]:
         table.add_column(name, justify="right", no_wrap=True)
     for name, entry in result["methods"].items():
         table.add_row(
