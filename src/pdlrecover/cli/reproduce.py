@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table as Grid
 
+from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.cells import Status, run_cells
 from pdlrecover.experiments.collection import Results
@@ -19,7 +20,6 @@ from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.scale import FULL, QUICK, Scale
 
 ALL = "all"
-INTERRUPTED = 130
 SHOWN_ROWS = 40
 """Longer tables are left to the page."""
 
@@ -33,14 +33,7 @@ def reproduce(
         Path | None, typer.Option(help="Where documents and the page go; out/NAME if not said.")
     ] = None,
     cache: Annotated[Path, typer.Option(help="Where finished runs are kept.")] = Path("out/cache"),
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the datasets are; ./data if not said.",
-            envvar="PDLRECOVER_DATA",
-            show_envvar=True,
-        ),
-    ] = None,
+    data_dir: DataDir = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many runs at a time; as many as cores.")
     ] = None,

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from pdlrecover.adversary import ATTACKS, WAITING
+from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.cli.progress import Bars
 from pdlrecover.cli.tables import results_table
 from pdlrecover.experiments.config import Config
@@ -23,8 +24,6 @@ Whole = int | None
 Real = float | None
 Switch = bool | None
 
-INTERRUPTED = 130
-"""The exit code after ctrl-C."""
 DEFAULTS = {key: str(value) for key, value in Config().record().items()}
 
 
@@ -33,14 +32,7 @@ def simulate(
     out: Annotated[
         Path, typer.Option(help="Where result.json, the report, curves and models go.")
     ] = Path("out/simulation"),
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the datasets are; ./data if not said.",
-            envvar="PDLRECOVER_DATA",
-            show_envvar=True,
-        ),
-    ] = None,
+    data_dir: DataDir = None,
     dataset: Annotated[
         Text,
         typer.Option(

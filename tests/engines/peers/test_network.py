@@ -156,6 +156,8 @@ def test_a_message_to_a_peer_that_is_not_up_yet_arrives_when_it_is():
             first.send(1, b"again")
             await asyncio.sleep(0.1)
         await until(lambda: received)
+        assert {source for source, _ in received} == {0}
+        assert {data for _, data in received} <= {b"early", b"again"}
         await stop([first, second])
 
     asyncio.run(story())

@@ -18,10 +18,6 @@ class Reproduction:
     cells: Callable[[Scale], list[Config]]
     document: Callable[[Scale, Results], Document]
 
-    def command(self, scale: Scale) -> str:
-        """Return what to type to get it."""
-        return f"pdlrecover reproduce {self.name}{scale.flags}"
-
 
 def command(name: str, scale: Scale) -> str:
     """Return what to type to get a reproduction."""

@@ -1,0 +1,18 @@
+"""What several commands have in common."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+INTERRUPTED = 130
+"""The exit code after ctrl-C."""
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the datasets are; ./data if not said.",
+        envvar="PDLRECOVER_DATA",
+        show_envvar=True,
+    ),
+]
