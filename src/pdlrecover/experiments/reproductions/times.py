@@ -57,17 +57,16 @@ def times(name: str, title: str, attack: str, published: paper.Times) -> Reprodu
 
 def _row(record: dict[str, object], published: paper.Times) -> list[Cell]:
     one, config = Results([record]), Config.from_values(record["config"])  # type: ignore[arg-type]
-    seconds = [number(one.mean(method, "seconds", "total"), 1) for method in METHODS]
-    ratio = None
-    if seconds[0] and seconds[1] is not None:
-        ratio = round(seconds[1] / seconds[0], 3)
+    retrain, ours = (one.mean(method, "seconds", "total") for method in METHODS)
+    ratio = None if not (retrain and ours) else round(ours.value / retrain.value, 3)
     m = len(config.removed)
     theirs = published.get(config.dataset, {}).get(m)
     return [
         config.dataset,
         m,
         "clear" if config.clear else "shares",
-        *seconds,
+        number(retrain, 1),
+        number(ours, 1),
         ratio,
         *(theirs or (None, None)),
         None if theirs is None else round(theirs[1] / theirs[0], 3),
