@@ -164,17 +164,30 @@ class Population:
     ) -> Integers:
         """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
         updates = self.dealt(round, at, [peer for group in groups for peer in group], phase)
-        updates.mul_(self.code.scale).round_()
         out = np.empty((len(groups), self.code.length), dtype=np.int64)
         start = 0
         for row, group in zip(out, groups, strict=True):
-            total = torch.zeros(updates.shape[1], dtype=torch.float64)
-            for update in updates[start : start + len(group)]:
-                total += update
-            row[:-1] = total.numpy()
+            row[:-1] = self._rounded_sum(updates[start : start + len(group)])
             row[-1] = self._weights[list(group)].sum()
             start += len(group)
         return out
+
+    def _rounded_sum(self, updates: torch.Tensor) -> Integers:
+        """Return Σᵢ round(scale·updateᵢ), row by row, so that a row stays in the cache.
+
+        A clipped update has coordinates of at most scale·bound; as many as fit are added in int32.
+        """
+        scaled = torch.empty(updates.shape[1])
+        total = np.zeros(updates.shape[1], dtype=np.int64)
+        fit = int((2**31 - 1) / (self.code.scale * self.updates.bound + 1))
+        whole = torch.empty(updates.shape[1], dtype=torch.int32 if fit else torch.int64)
+        for start in range(0, len(updates), fit or 1):
+            some = torch.zeros_like(whole)
+            for update in updates[start : start + (fit or 1)]:
+                torch.mul(update, self.code.scale, out=scaled)
+                some += whole.copy_(scaled.round_())
+            total += some.numpy()
+        return total
 
     def individuals(
         self,

@@ -30,6 +30,8 @@ from pdlrecover.experiments.run import Record, run
 
 LAYERS = ("field", "sharing", "learning", "adversary", "history", "recovery", "engines")
 """What results depend on, besides the experiments' own `run.py`."""
+APART = ("engines/peers",)
+"""What is in those layers and has no part in an experiment."""
 POLL_SECONDS = 1.0
 
 
@@ -82,7 +84,10 @@ def source_digest() -> str:
     files = [path for layer in LAYERS for path in sorted((root / layer).rglob("*.py"))]
     digest = hashlib.sha256()
     for path in [*files, root / "federation.py", root / "experiments" / "run.py"]:
-        digest.update(path.relative_to(root).as_posix().encode())
+        name = path.relative_to(root).as_posix()
+        if name.startswith(APART):
+            continue
+        digest.update(name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
