@@ -19,6 +19,7 @@ lint: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/tables.py --check
+	$(BIN)/python docs/results.py --check
 	$(BIN)/python docs/peers_states.py --check
 
 browser:
@@ -31,6 +32,7 @@ bench: .venv/.dev
 
 docs: .venv/.runtime
 	$(BIN)/python docs/tables.py
+	$(BIN)/python docs/results.py
 	$(BIN)/python docs/peers_states.py
 
 .venv/bin/python:

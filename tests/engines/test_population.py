@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import small
@@ -31,6 +33,16 @@ def test_sums_are_what_encoding_every_peer_by_itself_gives():
     encoded = people.code.encode(np.column_stack([each, people.updates.weights]))
     expected = people.code.decode(F61.sum(encoded, axis=0))
     found = people.sums(4, w, [everyone])[0] / people.code.scale
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("bits", [10, 20, 26, 34])
+def test_sums_are_exact_with_few_bits_and_with_many(bits):
+    people = replace(population(), fraction_bits=bits)
+    w = people.updates.model.initial
+    each = people.dealt(4, w, range(small.PEERS), "training").double().numpy().copy()
+    expected = np.rint(each * people.code.scale).sum(axis=0)
+    found = people.sums(4, w, [range(small.PEERS)])[0][:-1]
     np.testing.assert_array_equal(found, expected)
 
 

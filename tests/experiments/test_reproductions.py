@@ -7,7 +7,7 @@ from pdlrecover.experiments.cells import run_cells
 from pdlrecover.experiments.collection import Results
 from pdlrecover.experiments.document import Document
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
-from pdlrecover.experiments.reproductions.attacks import holds
+from pdlrecover.experiments.reproductions.attacks import holds, needed, rivals
 from pdlrecover.experiments.reproductions.frontier import modelled_seconds
 from pdlrecover.experiments.scale import ATTACKS, FULL, QUICK, Scale
 
@@ -93,6 +93,19 @@ def test_a_cell_holds_by_every_measure_or_not_at_all(ours, left, expected):
     record = {"config": {}, "methods": {"auto": ours, "retrain": entry(0.90, 0.0, 1000)}}
     assert holds(Results([record]), "auto", 100, left=left) is expected
     assert holds(Results([record]), "absent", 100, left=left) is None
+
+
+def test_what_the_rival_needs_is_what_holds_in_every_cell():
+    def cell(least):
+        entries = {
+            name: entry(0.90 if k >= least else 0.80, 0.0, k) for k, name in rivals(FULL).items()
+        }
+        record = {"config": {}, "methods": {"retrain": entry(0.90, 0.0, 100), **entries}}
+        return ("backdoor", Results([record]))
+
+    assert needed(FULL, [cell(50)]) == 50
+    assert needed(FULL, [cell(50), cell(65)]) == 65
+    assert needed(FULL, [cell(50), cell(99)]) is None
 
 
 def test_modelled_time_counts_exact_rounds_and_openings_of_vectors():

@@ -205,6 +205,53 @@ def test_auto_asks_the_gate_whether_to_replay_an_adam_run(gate, replays):
     assert (Direction in kinds(engine)) == replays
 
 
+def drifting(limit):
+    """Replay an Adam run with this limit; return the engine."""
+    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
+    options = AutoOptions(gate=1e9, drift_limit=limit, guard_limit=60, polish=7)
+    engine.drive(auto(engine.run, 32, options))
+    return engine
+
+
+def test_auto_gives_a_replay_up_that_has_drifted_and_goes_on_from_there():
+    steady, drifted = drifting(1e9), drifting(0.0)
+    fresh = [r for r in drifted.requests if isinstance(r, Update)]
+    assert [r.round for r in fresh[-39:]] == list(range(21, 60))  # 0.65 of 60 rounds
+    assert {r.round for r in fresh[:-39]} >= set(range(10))
+    assert max(r.round for r in fresh[:-39]) < 12  # looked at from a fifth of the rounds on
+    assert np.abs(fresh[-39].at - drifted.run.models[0]).max() > 0.1  # not from the start
+    last = [r.round for r in steady.requests if isinstance(r, Update)][-7:]
+    assert last == list(range(53, 60))
+
+
+def test_a_replay_is_given_up_where_its_distance_passes_the_limit():
+    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
+    method = pdlrecover(engine.run, Options(schedule=SCHEDULE, drift_limit=0.3))
+    with pytest.raises(HopelessError, match="off the run") as given_up:
+        engine.drive(method)
+    seen = engine.steps()
+    models = engine.run.models
+
+    def drift(step):
+        t = step.round + 1
+        gone = np.linalg.norm(models[t] - models[0])
+        return np.linalg.norm(step.model - models[t]) / gone
+
+    np.testing.assert_array_equal(given_up.value.model, seen[-1].model)
+    assert drift(seen[-1]) > 0.3
+    assert all(drift(step) <= 0.3 for step in seen[:-1] if step.round + 1 >= 12)
+
+
+def test_auto_has_variants():
+    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
+    settings = Settings(auto=AutoOptions(gate=1e9, drift_limit=1e9, guard_limit=60))
+    engine.drive(start("auto:preparation=4,polish=3", engine.run, settings))
+    fresh = [r.round for r in engine.requests if isinstance(r, Update)]
+    assert fresh[:4] == [0, 1, 2, 3]
+    assert fresh[-4] < 57
+    assert fresh[-3:] == [57, 58, 59]
+
+
 def test_auto_retrains_an_sgd_run_with_adam():
     engine = Quadratics(range(1, 4), sgd(), rounds=60)
     engine.drive(start("auto", engine.run, Settings(batch_size=32)))

@@ -52,6 +52,8 @@ class Ledger:
     bytes_per_peer: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     """Where the time went: see `PARTS`."""
+    processor_seconds: float = 0.0
+    """Of that, what the processor spent on this process: other work on a machine is not in it."""
     liars: set[int] = field(default_factory=set)
     """The peers that sent wrong shares in openings, and were found out."""
     _stored_individuals: set[int] = field(default_factory=set)
@@ -137,5 +139,6 @@ class Ledger:
         return special.get(kind, f"{self.kept} kept peers together")
 
     def split_seconds(self) -> dict[str, float]:
-        """Return the seconds of every part, and in all."""
-        return {**self.seconds, "total": sum(self.seconds.values())}
+        """Return the seconds of every part, in all, and those of the processor."""
+        total = sum(self.seconds.values())
+        return {**self.seconds, "total": total, "processor": self.processor_seconds}

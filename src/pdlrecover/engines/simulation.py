@@ -137,11 +137,12 @@ class _Session:
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
             self.ledger.seconds[part] += time.perf_counter() - start
+            self.ledger.processor_seconds += time.process_time() - used
 
     def answer(self, request: Request) -> Answer:
         match request:

@@ -5,23 +5,27 @@
 2. Tiny minibatches (at most 4): the history averages out noise that fresh rounds would have to
    average again, so PDLRecover replays it.
 3. An Adam run: first the *gate*. Open the kept peers' mean stored update over the last 10% of the
-   rounds and over the first 5, and take the ratio q of their norms. A small q says that the kept
-   peers' gradient has vanished where the run ended, so the history leads to the right place: replay
-   it with PDLRecover, then polish with a few fresh Adam rounds. A large q (or one that is not
-   finite) says that the history was pulled elsewhere: accelerated retraining for 0.8·T rounds.
-   A replay on which the guard keeps asking for exact rounds is given up for the same.
+   rounds and over the first 5, and take the ratio q of their norms. A large q (or one that is not
+   finite) says that the run ended where the kept peers' gradient is large, so it was pulled
+   elsewhere: accelerated retraining for 0.8·T rounds. Otherwise replay the history with PDLRecover,
+   then polish with fresh Adam rounds.
+   The replay is given up when it has *drifted* too far from the run to be corrected, or when the
+   guard keeps asking for exact rounds: fresh Adam rounds, 0.65·T, from where it had come to.
+   Drift is ‖ŵ_t − w̄_t‖ / ‖w̄_t − w̄_0‖, which everybody can compute.
+
+The constants were chosen on validation data: see `pdlrecover reproduce tuning`.
 """
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain, short_adam
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.optimizers import Adam
 from pdlrecover.recovery.pdlrecover import HopelessError, Options, pdlrecover
-from pdlrecover.recovery.requests import Method, Original, Request, past
+from pdlrecover.recovery.requests import Method, Original, Request, Vector, past
 from pdlrecover.recovery.retrain import train
 from pdlrecover.recovery.schedule import Schedule
 
@@ -32,13 +36,21 @@ class AutoOptions:
 
     tiny_batch: int = 4
     """Minibatches up to this size count as tiny."""
-    gate: float = 0.08
+    gate: float = 0.5
     """The largest q with which the history is replayed."""
+    schedule: Schedule = field(default_factory=lambda: Schedule(preparation=10, period=10, final=0))
+    """Of the replay of an Adam run."""
     guard_limit: int = 12
     """How many rounds the guard may ask for before a replay is given up."""
-    polish: int = 25
+    drift_limit: float = 0.6
+    """How far the replay may drift before it is given up."""
+    polish: int = 30
     """Fresh Adam rounds after a replay."""
-    polish_rate: float = 0.01
+    polish_rate: float = 0.02
+    retrain: float = 0.8
+    """The rounds of accelerated retraining, as a share of the run's."""
+    rescue: float = 0.65
+    """The fresh rounds after a replay that was given up, as a share of the run's."""
     open_pairs: bool = False
     """Accept opened pairs, hence blocks of stored sums."""
 
@@ -55,24 +67,28 @@ def auto(run: Original, batch_size: int, options: AutoOptions | None = None) -> 
             open_pairs=options.open_pairs, block=block, schedule=_fitted(run, Schedule())
         )
         return (yield from pdlrecover(run, replay))
-    fallback = math.ceil(0.8 * run.rounds)
     q = yield from gate(run)
     if not q <= options.gate:
-        return (yield from accelerated_retrain(run, fallback))
-    schedule = _fitted(run, Schedule(preparation=20, period=10, final=0))
+        return (yield from accelerated_retrain(run, math.ceil(options.retrain * run.rounds)))
     replay = Options(
-        schedule=schedule,
+        schedule=_fitted(run, options.schedule),
         open_pairs=options.open_pairs,
         block=5 if options.open_pairs else None,
         guard_limit=options.guard_limit,
+        drift_limit=options.drift_limit,
     )
     try:
         model = yield from pdlrecover(run, replay)
-    except HopelessError:
-        return (yield from accelerated_retrain(run, fallback))
-    polish = min(options.polish, run.rounds)
-    last_rounds = range(run.rounds - polish, run.rounds)
-    return (yield from train(model, short_adam(polish, options.polish_rate), last_rounds))
+    except HopelessError as given_up:
+        return (yield from _fresh(run, given_up.model, math.ceil(options.rescue * run.rounds)))
+    return (yield from _fresh(run, model, options.polish, options.polish_rate))
+
+
+def _fresh(run: Original, model: Vector, rounds: int, *rate: float) -> Method:
+    """Do so many exact rounds of Adam from a model, with the minibatches of the last ones."""
+    rounds = min(rounds, run.rounds)
+    last_rounds = range(run.rounds - rounds, run.rounds)
+    return (yield from train(model, short_adam(rounds, *rate), last_rounds))
 
 
 def gate(run: Original) -> Generator[Request, Any, float]:

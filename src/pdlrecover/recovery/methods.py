@@ -20,8 +20,8 @@ from pdlrecover.recovery.requests import Method, Original
 from pdlrecover.recovery.retrain import retrain
 
 PLANNED = ("preparation", "period", "final", "buffer")
-VARIED = (*PLANNED, "block", "rounds")
-"""What a variant of a method may change; `rounds` is k of the methods that have one."""
+VARIED = (*PLANNED, "block", "rounds", "polish")
+"""What a variant may change; `rounds` is k of the methods that have one, `polish` is of auto."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ class Settings:
     """k, the exact rounds of the -k methods; by default as many as PDLRecover's schedule plans."""
     accelerated_rounds: int = DEFAULT_ROUNDS
     batch_size: int = 32
+    auto: AutoOptions = field(default_factory=AutoOptions)
     fedrecover: FedRecoverOptions = field(default_factory=FedRecoverOptions)
     fed_eraser: FedEraserOptions = field(default_factory=FedEraserOptions)
     crab: CrabOptions = field(default_factory=CrabOptions)
@@ -55,9 +56,16 @@ class Settings:
         plan = {k: v for k, v in overrides.items() if k in PLANNED}
         block = overrides.get("block", self.options.block)
         schedule = replace(self.options.schedule, **plan)
+        auto = replace(
+            self.auto,
+            open_pairs=self.options.open_pairs,
+            schedule=replace(self.auto.schedule, **plan),
+            polish=overrides.get("polish", self.auto.polish),
+        )
         return replace(
             self,
             options=replace(self.options, schedule=schedule, block=block),
+            auto=auto,
             budget=self.budget if rounds is None else rounds,
             accelerated_rounds=self.accelerated_rounds if rounds is None else rounds,
         )
@@ -83,9 +91,7 @@ METHODS: dict[str, Entry] = {
     "retrain": Entry(lambda run, s: retrain(run)),
     "historical": Entry(lambda run, s: historical(run)),
     "pdlrecover": Entry(lambda run, s: pdlrecover(run, s.options)),
-    "auto": Entry(
-        lambda run, s: auto(run, s.batch_size, AutoOptions(open_pairs=s.options.open_pairs))
-    ),
+    "auto": Entry(lambda run, s: auto(run, s.batch_size, s.auto)),
     "retrain-k": Entry(lambda run, s: retrain(run, s.exact_rounds(run))),
     "fine-tune-k": Entry(lambda run, s: fine_tune(run, s.exact_rounds(run))),
     "replay-then-tune": Entry(lambda run, s: historical(run, tuned=s.exact_rounds(run))),

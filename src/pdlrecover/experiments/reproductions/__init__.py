@@ -10,6 +10,7 @@ from pdlrecover.experiments.reproductions import (
     scaling,
     suspects,
     times,
+    tuning,
 )
 from pdlrecover.experiments.reproductions.reproduction import Reproduction
 
@@ -30,6 +31,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
         bound.REPRODUCTION,
         ledger.REPRODUCTION,
         scaling.REPRODUCTION,
+        tuning.REPRODUCTION,
     )
 }
 

@@ -13,19 +13,20 @@ from pdlrecover.experiments.document import Cell, Document, Figure, Series, Tabl
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.run import POISONED, Record
 from pdlrecover.experiments.scale import LEAVERS, TINY_BATCH, Scale
+from pdlrecover.recovery.methods import BASELINES, METHODS
 
 EXACT_SECONDS = 0.060
 OPENING_SECONDS = 0.015
 VECTORS = ("stored sums", "directions", "removed sums")
 """The openings besides exact rounds that send whole vectors."""
-SHARES = (0.02, 0.05, 0.1, 0.2, 0.4)
+SHARES = (0.02, 0.05, 0.1, 0.2)
 """Exact rounds of the -k methods and of accelerated retraining, as shares of the run's."""
 
 
 def _plans(rounds: int, *, adam: bool) -> tuple[str, ...]:
     counts = sorted({max(5, round(rounds * share)) for share in SHARES})
     if adam:
-        counts = sorted({*counts, round(0.6 * rounds), round(0.8 * rounds)})
+        counts = sorted({*counts, *(round(share * rounds) for share in (0.35, 0.5, 0.65, 0.8))})
     budgets = [
         f"{method}:rounds={k}"
         for method in ("accelerated-retrain", "retrain-k", "fine-tune-k", "replay-then-tune")
@@ -38,6 +39,12 @@ def _plans(rounds: int, *, adam: bool) -> tuple[str, ...]:
         for period in ((5, 10) if adam else (15, 30, 60))
     ]
     return ("retrain", "historical", "auto", *plans, *budgets)
+
+
+def _methods_for(rounds: int, values: dict[str, Any]) -> tuple[str, ...]:
+    """Return the plans, and after normal minibatches each rival with its own settings."""
+    rivals = () if "batch_size" in values else tuple(m for m in METHODS if m not in BASELINES)
+    return (*_plans(rounds, adam=values["optimizer"] == "adam"), *rivals)
 
 
 ORIGINALS: dict[str, dict[str, Any]] = {
@@ -60,7 +67,7 @@ def _cells(scale: Scale) -> list[Config]:
                             dataset,
                             seed,
                             attack=attack,
-                            methods=_plans(rounds, adam=adam),
+                            methods=_methods_for(rounds, values),
                             **values,
                         )
                     )
@@ -159,7 +166,7 @@ def _effort(of: Results, name: str, path: str) -> float | None:
     if path == "exact_rounds":
         found = of.mean(name, "exact_rounds")
     elif path == "s":
-        found = of.mean(name, "seconds", "total")
+        found = of.mean(name, "seconds", "processor")
     else:
         values = [modelled_seconds(r["methods"][name]) for r in of if name in r["methods"]]
         return sum(values) / len(values) if values else None

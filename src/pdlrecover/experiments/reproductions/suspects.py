@@ -12,7 +12,7 @@ from pdlrecover.experiments.scale import Scale
 
 MISSED = (0.0, 0.1, 0.25, 0.5)
 ACCUSED = (0.0, 0.1, 0.2, 0.3)
-METHODS = ("retrain", "pdlrecover", "accelerated-retrain")
+METHODS = ("retrain", "pdlrecover", "auto", "accelerated-retrain")
 
 
 def _suspects(scale: Scale) -> list[tuple[float, float, int, int, int]]:
@@ -28,10 +28,18 @@ def _suspects(scale: Scale) -> list[tuple[float, float, int, int, int]]:
 
 def _cells(scale: Scale) -> list[Config]:
     return [
-        scale.config(dataset, seed, found, undetected=undetected, accused=accused, methods=METHODS)
+        scale.config(
+            dataset,
+            seed,
+            found,
+            optimizer="adam",
+            undetected=undetected,
+            accused=accused,
+            methods=METHODS,
+        )
         for dataset in scale.datasets
         for _, _, found, undetected, accused in _suspects(scale)
-        for seed in scale.seeds[:1]
+        for seed in scale.seeds
     ]
 
 

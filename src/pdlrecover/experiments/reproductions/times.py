@@ -1,7 +1,7 @@
 """Tables I and II: how long retraining and PDLRecover take, by the number of removed peers.
 
-Times are seconds of the engine within one run. In the clear every cell has one thread to itself;
-with shares on (the typical m only) what is dealt and opened is in the time.
+Times are the processor's seconds for the engine within one run, which has one thread: so what else
+runs on the machine is not in them. With shares on (the typical m only) what is dealt and opened is.
 """
 
 from dataclasses import replace
@@ -57,7 +57,7 @@ def times(name: str, title: str, attack: str, published: paper.Times) -> Reprodu
 
 def _row(record: dict[str, object], published: paper.Times) -> list[Cell]:
     one, config = Results([record]), Config.from_values(record["config"])  # type: ignore[arg-type]
-    retrain, ours = (one.mean(method, "seconds", "total") for method in METHODS)
+    retrain, ours = (one.mean(method, "seconds", "processor") for method in METHODS)
     ratio = None if not (retrain and ours) else round(ours.value / retrain.value, 3)
     m = len(config.removed)
     theirs = published.get(config.dataset, {}).get(m)

@@ -1,0 +1,118 @@
+"""Writes `docs/results.md` and its figures from the committed documents: `make docs`.
+
+The documents are what `pdlrecover reproduce` wrote, in `results/reproductions`. With `--check`
+nothing is written, and the exit code says whether the page is up to date.
+"""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from pdlrecover.experiments.document import Document, Figure, Table
+from pdlrecover.experiments.figures import draw_panels
+from pdlrecover.experiments.reproductions import REPRODUCTIONS
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ROOT / "results" / "reproductions"
+FIGURES = ROOT / "docs" / "figures"
+PAGE = ROOT / "docs" / "results.md"
+LONGEST = 70
+"""Rows of a table; longer ones are cut down to the methods below."""
+MAIN = ("auto", "pdlrecover", "accelerated-retrain")
+PANELS = ("accuracy (%) by", "backdoor success (%) by", "remembered by exact")
+"""Figures whose titles have one of these are drawn, all datasets of a kind side by side."""
+COMPARED = ("poisoned", "retrain")
+HEAD = """# Results
+
+What `pdlrecover reproduce all` found; everything below is written from the documents in
+`results/reproductions` by `make docs`. The same as a page to point and click at:
+`pdlrecover report results/reproductions`.
+[Where our setting differs from the paper's, and why](reproduction.md).
+"""
+
+
+def documents() -> list[Document]:
+    """Return what is there, in the order of the reproductions."""
+    paths = [DOCUMENTS / f"{name}.json" for name in REPRODUCTIONS]
+    return [Document.from_record(json.loads(p.read_text())) for p in paths if p.exists()]
+
+
+def page(found: list[Document]) -> str:
+    """Return the whole page."""
+    parts = [HEAD]
+    missing = [name for name in REPRODUCTIONS if name not in {d.name for d in found}]
+    if missing:
+        parts.append(f"Not run in full yet: {', '.join(missing)}.\n")
+    for document in found:
+        parts += [f"## {document.title}\n", *(f"- {line}" for line in document.summary), ""]
+        for name in panels(document):
+            parts.append(f"![{document.title}](figures/{name})\n")
+        for table in document.tables:
+            parts += [*markdown(table), ""]
+        commands = {part.command for part in (*document.tables, *document.figures)}
+        parts += [f"`{command}`" for command in sorted(commands)] + [""]
+    return "\n".join(parts)
+
+
+def markdown(table: Table) -> list[str]:
+    """Return a table; of a long one only the rows of the main methods."""
+    rows, note = table.rows, table.note
+    if len(rows) > LONGEST and "method" in table.columns:
+        place = table.columns.index("method")
+        rows = [row for row in rows if str(row[place]).split(":")[0] in MAIN]
+        note = f"{note} The rows of {', '.join(MAIN)}; all are in the document.".strip()
+    lines = [f"**{table.title}**", "", f"| {' | '.join(table.columns)} |"]
+    lines.append("|---" * len(table.columns) + "|")
+    lines += [f"| {' | '.join('–' if c is None else str(c) for c in row)} |" for row in rows]
+    return [*lines, *(["", note] if note else [])]
+
+
+def panels(document: Document) -> dict[str, list[Figure]]:
+    """Return the drawings of a document by file name: figures that differ in the dataset only."""
+    groups: dict[str, list[Figure]] = {}
+    for figure in document.figures:
+        kind = next((part for part in PANELS if part in figure.title), None)
+        if kind is None or "seconds" in figure.title:
+            continue
+        about = figure.title.split(":")[0].partition(", ")[2]
+        words = f"{document.name} {about} {figure.title.split(': ')[-1]}"
+        name = "-".join("".join(c if c.isalnum() else " " for c in words).lower().split())
+        groups.setdefault(f"{name}.svg", []).append(figure)
+    return groups
+
+
+def methods(document: Document) -> dict[str, list[Figure]]:
+    """Return for every method a drawing of its curves beside the original's and retraining's."""
+    figures = [f for f in document.figures if PANELS[0] in f.title]
+    names = dict.fromkeys(s.name for f in figures for s in f.series if s.name not in COMPARED)
+    return {
+        f"method-{name}.svg": [
+            replace(f, series=[s for s in f.series if s.name in (*COMPARED, name)]) for f in figures
+        ]
+        for name in names
+    }
+
+
+def drawings(found: list[Document]) -> dict[str, list[Figure]]:
+    """Return all drawings by file name."""
+    every = {name: figures for d in found for name, figures in panels(d).items()}
+    curves = [d for d in found if d.name == "figure-attack-curves"]
+    return every | {name: figures for d in curves for name, figures in methods(d).items()}
+
+
+def main() -> None:
+    """Write or check the page."""
+    found = documents()
+    text = page(found)
+    if "--check" in sys.argv:
+        fresh = PAGE.exists() and PAGE.read_text() == text
+        drawn = all((FIGURES / name).exists() for name in drawings(found))
+        sys.exit(0 if fresh and drawn else "docs/results.md is not up to date, run `make docs`")
+    PAGE.write_text(text)
+    for name, figures in drawings(found).items():
+        draw_panels(figures, FIGURES / name)
+
+
+if __name__ == "__main__":
+    main()
