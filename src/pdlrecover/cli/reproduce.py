@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -14,10 +15,12 @@ from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.cells import Status, run_cells
 from pdlrecover.experiments.collection import Results
+from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Document, Table
 from pdlrecover.experiments.report import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
-from pdlrecover.experiments.scale import FULL, QUICK, Scale
+from pdlrecover.experiments.run import Record
+from pdlrecover.experiments.scale import FULL, QUICK
 
 ALL = "all"
 SHOWN_ROWS = 40
@@ -49,51 +52,59 @@ def reproduce(
     scale = QUICK if quick else FULL
     folder = out or Path("out") / (f"{name}-quick" if quick else name)
     console = Console()
+    cells = {each: REPRODUCTIONS[each].cells(scale) for each in names}
     try:
-        documents = [
-            _reproduce(each, scale, folder, cache, data_dir, workers, console) for each in names
-        ]
+        with Live(console=console, transient=True) as live:
+            records = _run(name, cells, live, cache=cache, data_dir=data_dir, workers=workers)
+            documents = []
+            for each, found in records.items():
+                live.update(f"{each}: putting it together")
+                documents.append(REPRODUCTIONS[each].document(scale, Results(found)))
+                _write(documents[-1], folder)
     except KeyboardInterrupt:
         console.print("\ninterrupted; the same command goes on from what is done")
         raise typer.Exit(INTERRUPTED) from None
+    for document in documents:
+        _print(document, console)
     page = write_report(documents, folder / "report.html")
     console.print(f"Page: {page}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _reproduce(
+def _run(
     name: str,
-    scale: Scale,
-    folder: Path,
+    cells: dict[str, list[Config]],
+    live: Live,
+    *,
     cache: Path,
     data_dir: Path | None,
     workers: int | None,
-    console: Console,
-) -> Document:
-    """Run what one reproduction needs, write its document, and print it."""
-    one = REPRODUCTIONS[name]
-    cells = one.cells(scale)
-    with Live(f"{name}: {len(cells)} runs", console=console, transient=True) as live:
+) -> dict[str, list[Record]]:
+    """Run all cells at once, so that those which several have in common are run once."""
 
-        def watch(status: Status) -> None:
-            left = status.total - status.done
-            lines = [f"{name}: {left} of {len(cells)} runs to go", *status.running]
-            live.update("\n  ".join(lines[: 2 + (os.cpu_count() or 1)]))
+    def watch(status: Status) -> None:
+        lines = [f"{name}: {status.total - status.done} runs to go", *status.running]
+        live.update("\n  ".join(lines[: 2 + (os.cpu_count() or 1)]))
 
-        records = run_cells(cells, cache, data_dir=data_dir, watcher=watch, workers=workers)
-        live.update(f"{name}: putting it together")
-        document = one.document(scale, Results(records))
+    every = [cell for some in cells.values() for cell in some]
+    records = iter(run_cells(every, cache, data_dir=data_dir, watcher=watch, workers=workers))
+    return {each: list(islice(records, len(some))) for each, some in cells.items()}
+
+
+def _write(document: Document, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / f"{name}.json"
+    place = folder / f"{document.name}.json"
     part = place.with_suffix(".part")
     part.write_text(json.dumps(document.record(), indent=1))
     part.replace(place)
+
+
+def _print(document: Document, console: Console) -> None:
     console.rule(document.title, align="left")
     for sentence in document.summary:
         console.print(sentence, markup=False, highlight=False)
     for table in document.tables:
         long = len(table.rows) > SHOWN_ROWS
         console.print(f"{table.title}: {len(table.rows)} rows" if long else _grid(table))
-    return document
 
 
 def _grid(table: Table) -> Grid:
