@@ -65,6 +65,11 @@ class Journal:
         with self._lock:
             self._store.close()
 
+    @property
+    def size(self) -> int:
+        """How many bytes the file has on disk."""
+        return self._store.size
+
     def reserve(self, size: int) -> None:
         """Make room for a write of so many bytes, or raise."""
         with self._lock:
@@ -114,7 +119,8 @@ class Journal:
             if keep is not None:
                 kept_from = max(kept_from, rounds - keep)
             old = self._shares_of(range(self.state.shares_from, min(kept_from, t)))
-            model = hashlib.sha256(contents[round_key(t, Kind.MODEL)]).hexdigest()
+            weights = contents.get(round_key(t, Kind.MODEL))
+            model = "" if weights is None else hashlib.sha256(weights).hexdigest()
 
             def change(write: "_Write") -> State:
                 manifest = Manifest(

@@ -5,6 +5,8 @@ import socket
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -13,7 +15,16 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from pdlrecover.engines.peers.keys import Keyring
 from pdlrecover.engines.peers.network import Tls
+
+
+def new_keyrings(peers):
+    """Return fresh keys for so many peers at once."""
+    signing = [Ed25519PrivateKey.generate() for _ in range(peers)]
+    sealing = [X25519PrivateKey.generate() for _ in range(peers)]
+    public = [(s.public_key(), e.public_key()) for s, e in zip(signing, sealing, strict=True)]
+    return [Keyring(s, e, public) for s, e in zip(signing, sealing, strict=True)]
 
 
 def free_addresses(count):

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from office import certificates, free_addresses
 
 from pdlrecover import Federation, Tolerance
-from pdlrecover.engines.peers.effects import Deadlines
+from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.keys import Keyring, PublicKeys
 from pdlrecover.engines.peers.network import Limits, Tls
 from pdlrecover.engines.peers.peer import Peer

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.invitation import read_invitation
 from pdlrecover.engines.peers.member import Member, check_name
-from pdlrecover.engines.peers.plan import Deadlines, Model, Recovery, Training
+from pdlrecover.engines.peers.plan import Model, Recovery, Training
 from pdlrecover.errors import MembershipError, ToleranceError
 from pdlrecover.sharing import Scheme, Tolerance
 
