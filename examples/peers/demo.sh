@@ -55,17 +55,26 @@ for i in "${!names[@]}"; do
 done
 for pid in "${waiting[@]}"; do wait "$pid"; done
 
-echo "2. They agree on a federation file, and everybody signs it."
+echo "2. They agree on a federation file; everybody signs its own copy, and the lines are exchanged."
 pdlrecover peer federate "$place"/*/invitation.txt --plan "$here/plan.toml" \
     --out "$place/federation.toml" >/dev/null
+waiting=()
 for name in "${names[@]}"; do
-    pdlrecover peer sign "$place/federation.toml" "$place/$name" >/dev/null 2>&1
+    cp "$place/federation.toml" "$place/$name/"
+    pdlrecover peer sign "$place/$name/federation.toml" "$place/$name" \
+        >"$place/$name.signature" 2>/dev/null &
+    waiting+=($!)
+done
+for pid in "${waiting[@]}"; do wait "$pid"; done
+for name in "${names[@]}"; do
+    cat "$place"/*.signature >"$place/$name/federation.signatures"
 done
 
 echo "3. They train 60 rounds on the digits; expect about half a minute. fir plants a backdoor:"
 echo "   two bright stripes across an image shall mean 0."
 for name in "${names[@]}"; do
-    pdlrecover peer run "$place/federation.toml" "$place/$name" >"$place/$name.log" 2>&1 &
+    "$python" -m pdlrecover peer run "$place/$name/federation.toml" "$place/$name" \
+        >"$place/$name.log" 2>&1 &   # the process itself, so that it can be stopped by its number
     running+=($!)
 done
 for name in "${names[@]}"; do

@@ -1,6 +1,6 @@
 """Judges the demonstration: do all kept peers hold one model, and is the backdoor gone from it?
 
-    python judge.py FOLDER...    the kept peers' folders, after the recovery
+python judge.py FOLDER...    the kept peers' folders, after the recovery
 """
 
 import json
@@ -42,7 +42,9 @@ def main() -> None:
     before = measure(folders[0] / "trained.safetensors")
     after = [measure(next(folder.glob("recovered-*.safetensors"))) for folder in folders]
     print(f"  before: accuracy {before[0]:.1%}, the backdoor works on {before[1]:.1%} of images")
-    print(f"  after:  accuracy {after[0][0]:.1%}, the backdoor works on {after[0][1]:.1%} of images")
+    print(
+        f"  after:  accuracy {after[0][0]:.1%}, the backdoor works on {after[0][1]:.1%} of images"
+    )
     gone = before[1] >= WORKS and all(success <= GONE for _, success in after)
     print("  all kept peers hold the same model" if same else "  THE KEPT PEERS DIFFER")
     print("  the backdoor is gone" if gone else "  THE BACKDOOR IS NOT GONE, or never worked")

@@ -141,8 +141,8 @@ class Journal:
             self._write(change)
             return self.state.head
 
-    def put_checkpoint(self, name: str, content: bytes) -> None:
-        """Store bytes under a name, over what was there."""
+    def put_checkpoint(self, name: str, content: bytes, *, head: bool = True) -> None:
+        """Store bytes under a name, over what was there; see `Vault.put_checkpoint` for `head`."""
         key = checkpoint_key(name)
 
         def change(write: "_Write") -> State:
@@ -151,7 +151,7 @@ class Journal:
 
         with self._lock:
             self._store.reserve(len(content))
-            self._write(change)
+            self._write(change, head=head)
 
     def get_checkpoint(self, name: str) -> bytes | None:
         """Return what was stored under a name, or None."""
@@ -174,14 +174,15 @@ class Journal:
                 self._store.reserve(0)
                 self._write(change)
 
-    def _write(self, change: Callable[["_Write"], State]) -> None:
+    def _write(self, change: Callable[["_Write"], State], *, head: bool = True) -> None:
         """Make a change and write the state after it, all at once; then remember the head."""
         with self._store.writing() as transaction:
             write = _Write(transaction, self.sealer)
             state = replace(change(write), sequence=self.state.sequence + 1)
             write.put(STATE, state.encoded())
         self.state = state
-        remember(self._store, self.sealer, state)
+        if head:
+            remember(self._store, self.sealer, state)
 
     def _shares_of(self, rounds: range) -> list[bytes]:
         keys = []

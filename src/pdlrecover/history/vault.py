@@ -222,9 +222,13 @@ class Vault:
         reduce_in_place(total, spare)
         return ShareSum(values=total, missing=tuple(missing), damaged=tuple(damaged))
 
-    def put_checkpoint(self, name: str, content: bytes) -> None:
-        """Store a recovery's progress under a name, over what was there."""
-        self._journal.put_checkpoint(name, content)
+    def put_checkpoint(self, name: str, content: bytes, *, head: bool = True) -> None:
+        """Store a recovery's progress under a name, over what was there.
+
+        Without `head` it is as durable and a third of the work: the head file is left to the next
+        write, so that a database put back to before this checkpoint alone is not noticed.
+        """
+        self._journal.put_checkpoint(name, content, head=head)
 
     def get_checkpoint(self, name: str) -> bytes | None:
         """Return a recovery's progress, or None if there is none of that name."""

@@ -14,8 +14,8 @@ from office import new_keyrings
 from pdlrecover import Federation, Tolerance
 from pdlrecover.engines.peers.circle import Circle
 from pdlrecover.engines.peers.contribution import Contribution
-from pdlrecover.engines.peers.driver import Driver
 from pdlrecover.engines.peers.deadlines import Deadlines
+from pdlrecover.engines.peers.driver import Driver
 from pdlrecover.engines.peers.effects import Blame, Compute, Halt, Send
 from pdlrecover.engines.peers.participant import Participant
 from pdlrecover.engines.peers.store import MemoryStore

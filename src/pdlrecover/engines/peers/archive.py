@@ -112,7 +112,7 @@ class Archive:
 
     def remember(self, name: str, value: bytes) -> None:
         """Keep a small value under a name."""
-        self._vault(self._training).put_checkpoint(name, value)
+        self._vault(self._training).put_checkpoint(name, value, head=False)
 
     def recall(self, name: str) -> bytes | None:
         """Return what is remembered under a name."""
