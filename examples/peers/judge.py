@@ -1,4 +1,4 @@
-"""Judges the demonstration: do all kept peers hold one model, and is the backdoor gone from it?
+"""Judges the demonstration: one model at all kept peers, and the backdoor gone from it.
 
 python judge.py FOLDER...    the kept peers' folders, after the recovery
 """

@@ -299,20 +299,6 @@ def decode(data: bytes) -> m.Envelope:
     )
 
 
-def encode_entry(entry: m.Entry) -> bytes:
-    """Return an entry of the log as bytes, for a store."""
-    return _ENTRY.write(entry)
-
-
-def decode_entry(data: bytes) -> m.Entry:
-    """Read an entry that `encode_entry` wrote."""
-    reader = _Reader(data)
-    entry: m.Entry = _ENTRY.read(reader)
-    if reader.left:
-        raise CodecError(f"{reader.left} bytes are left over at the end of an entry")
-    return entry
-
-
 def _head(header: m.Header, kind: int, size: int) -> bytes:
     try:
         return _PREFIX.pack(

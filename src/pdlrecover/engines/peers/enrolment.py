@@ -6,8 +6,8 @@
     federation.toml     what all have agreed on, and beside it
     federation.signatures    who has signed that
 
-Steps: the keys, the federation and whether everybody has signed it, the history's key, the history
-and whether it is whole, the data. What is wrong is said before anything is sent.
+Steps: the keys, the federation and whether everybody has signed it, the data, the history's key,
+the history and whether it is whole. What is wrong is said before anything is sent.
 """
 
 import logging
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pdlrecover.adversary import Attack, build, strength_of
-from pdlrecover.engines.peers.archive import TRAINING, Archive
+from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.federation_file import load_federation
 from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.keys import Keyring
@@ -45,7 +45,7 @@ class Enrolment:
     """One peer's files, read and checked."""
 
     def __init__(self, federation: Path, folder: Path) -> None:
-        """Read the keys and the federation file; raise unless everybody has signed it."""
+        """Read keys, federation file and data; raise unless everybody has signed the file."""
         self.folder, self.settings = folder, load_settings(folder)
         self.identity = Identity.load(folder / IDENTITY)
         self.membership = load_federation(federation)
@@ -54,6 +54,8 @@ class Enrolment:
         model, seed = self.membership.model, self.membership.training.seed
         module = models.build(model.name, model.shape, model.classes, seed)
         self.model = FlatModel(module, model.shape)
+        self.data = load_own(self.settings.data, self.membership, self.me, folder)
+        self.attack = _attack(self.settings.drill, self.data)
 
     def storage_key(self, ask: Ask | None = None) -> StorageKey:
         """Return the history's key."""
@@ -81,7 +83,6 @@ class Enrolment:
         self, archive: Archive, *, metrics_port: int | None = None, limits: Limits | None = None
     ) -> Peer:
         """Return the peer, ready to run on its history."""
-        data = load_own(self.settings.data, self.membership, self.me, self.folder)
         key, certificate = self.identity.tls_pem()
         members = self.membership.peers
         tls = Tls(
@@ -94,11 +95,11 @@ class Enrolment:
             me=self.me,
             membership=self.membership,
             model=self.model,
-            data=data,
+            data=self.data,
             crypto=Keyring.of(self.identity, self.membership),
             store=archive,
             folder=self.folder,
-            attack=_attack(self.settings.drill, data),
+            attack=self.attack,
         )
         listen = self.settings.network.listen
         return Peer(runs, tls=tls, limits=limits, listen=listen, metrics_port=metrics_port)
@@ -145,12 +146,11 @@ def look_through(history: Path, key: StorageKey) -> None:
         for damage in found.damage:
             LOG.warning("history of %s: %s", name, damage)
         if lost:
-            what = "all of it" if name == TRAINING else "this recovery"
             raise HistoryError(
                 f"the history in {history / name} is damaged ({lost[0]}); see all by `pdlrecover "
                 f"history verify {history.parent}`, then put back the latest backup of the folder, "
-                f"or move it away: what is public of {what} then comes from the other peers, and "
-                "this peer counts as absent in its past rounds"
+                "or move it away: what is public then comes from the other peers, and this peer "
+                "counts as absent in its past rounds"
             )
 
 
