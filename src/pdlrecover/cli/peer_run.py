@@ -106,6 +106,8 @@ def _lines(told: dict[str, Any], running: bool) -> list[str]:
     if running:
         lines.append(f"  present: {', '.join(present) or 'nobody'}")
         lines.append(f"  not heard for {PRESENT_SECONDS:.0f} s: {', '.join(absent) or 'nobody'}")
+    for name, what in told["other_files"].items():
+        lines.append(f"  {name} has another federation file: {'; '.join(what)}")
     caught = [f"{each['peer']} ({each['what']})" for each in told["caught"]]
     lines.append(f"  caught lying: {', '.join(caught) or 'nobody'}")
     lines.append(f"  history: {told['history_bytes'] / 1e6:.1f} MB")

@@ -88,6 +88,7 @@ class Desk:
                 for p in range(len(names))
                 if p != peer.runs.me
             },
+            "other_files": {names[p]: what for p, what in peer.disagreement.found.items()},
             "caught": [
                 {"peer": names[p], "what": what, "time": at}
                 for (p, what), at in peer.caught.items()

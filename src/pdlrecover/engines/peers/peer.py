@@ -30,6 +30,7 @@ from pdlrecover.engines.peers.network import Limits, Network, Tls
 from pdlrecover.engines.peers.participant import Outcome, Participant
 from pdlrecover.engines.peers.report import serve_control, serve_metrics
 from pdlrecover.engines.peers.runs import Runs
+from pdlrecover.engines.peers.terms import Disagreement
 from pdlrecover.errors import CodecError, HistoryError, PDLRecoverError
 from pdlrecover.field import one_blas_thread
 
@@ -68,6 +69,7 @@ class Peer:
         self.names = [peer.name for peer in members]
         circle = runs.circle(NOTHING, range(runs.peers))
         self.council = Council(circle, runs.store, runs.membership.recovery.min_removed)
+        self.disagreement = Disagreement(circle, runs.membership)
         self.network = Network(
             me=runs.me,
             addresses=[peer.address for peer in members],
@@ -168,7 +170,9 @@ class Peer:
         self.heard[source] = now
         self.counts["messages"] += 1
         run = codec.peek_run(data)
-        if run in self.parts:
+        if self.disagreement.concerns(data):
+            self._carry(NOTHING, self.disagreement.receive(data, source, now))
+        elif run in self.parts:
             self._do(run, lambda p: p.receive(data, source, now))
         elif run == NOTHING:
             self.say(self.council.receive(data, source))
