@@ -74,6 +74,8 @@ def recover(
     while True:
         told, running = current_status(folder)
         chosen = _chosen(told, removal)
+        if told["peer"] in chosen["removed"]:
+            raise PlanError(f"{told['peer']} is to be removed, and takes no part in the recovery")
         run_told = told["runs"].get(chosen["removal"][:16])
         text = _progress(chosen, run_told)
         if text != last:
@@ -114,7 +116,7 @@ def _chosen(told: dict[str, Any], removal: str | None) -> dict[str, Any]:
 def _progress(chosen: dict[str, Any], run_told: dict[str, Any] | None) -> str:
     if run_told is None:
         got, needed = len(chosen["approvals"]), chosen["needed"]
-        if chosen["removed"] and got >= needed:
-            return "passed; this peer is not among the kept, or begins soon"
+        if got >= needed:
+            return "approved; the recovery is about to begin"
         return f"waiting for approvals: {got} of {needed}"
     return f"round {run_told['round']} of {run_told['rounds']}: {run_told['outcome']}"

@@ -57,6 +57,28 @@ def certificates(count):
     return papers
 
 
+def pinned(identities):
+    """Return the TLS papers of peers that know each other's very certificates."""
+    members = [each.member(f"127.0.0.1:{7000 + i}") for i, each in enumerate(identities)]
+    return [
+        Tls(
+            authority=b"".join(member.certificate_pem for member in members),
+            certificate=each.tls_pem()[1],
+            key=each.tls_pem()[0],
+            names=tuple(member.tls_name for member in members),
+            pinned=tuple(member.certificate for member in members),
+        )
+        for each in identities
+    ]
+
+
+def issued(name, issuer):
+    """Return a certificate for a name that a peer has signed with its TLS key, and its key."""
+    key = generate_private_key(SECP256R1())
+    made = _certificate(name, key, issuer.certificate.subject, issuer.tls_key, False)
+    return _pem(made), key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
 def _pem(certificate):
     return certificate.public_bytes(Encoding.PEM)
 
@@ -81,4 +103,6 @@ def _certificate(name, key, issuer, issuer_key, authority):
 
 
 def _name(text):
+    if isinstance(text, x509.Name):
+        return text
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])

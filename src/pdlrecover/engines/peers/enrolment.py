@@ -90,6 +90,7 @@ class Enrolment:
             certificate=certificate,
             key=key,
             names=tuple(member.tls_name for member in members),
+            pinned=tuple(member.certificate for member in members),
         )
         runs = Runs(
             me=self.me,
