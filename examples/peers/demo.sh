@@ -26,8 +26,8 @@ pdlrecover() { "$python" -m pdlrecover "$@"; }
 running=()
 cleanup() {
     code=$?
-    for pid in "${running[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
-    for pid in "${running[@]}"; do wait "$pid" 2>/dev/null || true; done
+    for pid in ${running[@]+"${running[@]}"}; do kill -TERM "$pid" 2>/dev/null || true; done
+    for pid in ${running[@]+"${running[@]}"}; do wait "$pid" 2>/dev/null || true; done
     if [ "$code" -ne 0 ]; then
         echo "The demonstration failed (exit code $code); see the logs in $place/*.log" >&2
         tail -n 5 "$place"/*.log >&2 2>/dev/null || true
@@ -50,7 +50,7 @@ for i in "${!names[@]}"; do
     drill=()
     [ "$name" = fir ] && drill=(--drill backdoor)
     pdlrecover peer init "$place/$name" --name "$name" --address "127.0.0.1:$((port + i))" \
-        --key-file "$place/keys/$name.key" "${drill[@]}" >/dev/null 2>&1 &
+        --key-file "$place/keys/$name.key" ${drill[@]+"${drill[@]}"} >/dev/null 2>&1 &
     waiting+=($!)
 done
 for pid in "${waiting[@]}"; do wait "$pid"; done

@@ -3,6 +3,7 @@
 python judge.py FOLDER...    the kept peers' folders, after the recovery
 """
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -33,12 +34,14 @@ def main() -> None:
     """Print what was found; exit with 1 if it is not as it should be."""
     torch.set_num_threads(1)
     folders = [Path(name) for name in sys.argv[1:]]
-    told = {}
+    digests = set()
     for folder in folders:
         (path,) = folder.glob("recovered-*.json")
-        told[folder] = json.loads(path.read_text())
-        print(f"  {folder.name}: recovered model {told[folder]['model_sha256'][:16]}")
-    same = len({each["model_sha256"] for each in told.values()}) == 1
+        claimed = json.loads(path.read_text())["model_sha256"]
+        found = hashlib.sha256(path.with_suffix(".safetensors").read_bytes()).hexdigest()
+        digests.add((claimed, found))
+        print(f"  {folder.name}: recovered model {claimed[:16]}")
+    same = len(digests) == 1
     before = measure(folders[0] / "trained.safetensors")
     after = [measure(next(folder.glob("recovered-*.safetensors"))) for folder in folders]
     print(f"  before: accuracy {before[0]:.1%}, the backdoor works on {before[1]:.1%} of images")
