@@ -9,7 +9,11 @@ from rich.console import Console
 import pdlrecover
 from pdlrecover.cli.demo import demo
 from pdlrecover.cli.download import download
+from pdlrecover.cli.history import verify
+from pdlrecover.cli.peer_files import compare, federate, init, sign
+from pdlrecover.cli.peer_run import run, status
 from pdlrecover.cli.plan import plan
+from pdlrecover.cli.removals import approve, propose_removal, recover
 from pdlrecover.cli.report import report
 from pdlrecover.cli.reproduce import reproduce
 from pdlrecover.cli.simulate import simulate
@@ -36,6 +40,34 @@ app.command(
 app.command(epilog="Example: `pdlrecover download mnist --data-dir data`")(download)
 app.command(epilog="Example: `pdlrecover reproduce all --quick`")(reproduce)
 app.command(epilog="Example: `pdlrecover report out/mnist out/har --out both.html`")(report)
+
+peer = typer.Typer(
+    help="A real peer: its keys, its federation, its work, and removals.", no_args_is_help=True
+)
+peer.command(
+    epilog="Example: `pdlrecover peer init hospital-a --name hospital-a "
+    "--address hospital-a.example.org:7400 --key-file /media/stick/hospital-a.key`"
+)(init)
+peer.command(
+    epilog="Example: `pdlrecover peer federate a.txt b.txt c.txt --plan plan.toml "
+    "--out federation.toml`"
+)(federate)
+peer.command(epilog="Example: `pdlrecover peer sign federation.toml hospital-a`")(sign)
+peer.command(epilog="Example: `pdlrecover peer compare federation.toml theirs.toml`")(compare)
+peer.command(epilog="Example: `pdlrecover peer run federation.toml hospital-a`")(run)
+peer.command(epilog="Example: `pdlrecover peer status hospital-a`")(status)
+peer.command(
+    epilog="Example: `pdlrecover peer propose-removal hospital-a --peers hospital-e "
+    "--reason malicious`"
+)(propose_removal)
+peer.command(epilog="Example: `pdlrecover peer approve hospital-b 3f9a1c0d`")(approve)
+peer.command(epilog="Example: `pdlrecover peer recover hospital-a`")(recover)
+app.add_typer(peer, name="peer")
+
+history = typer.Typer(help="What a peer has stored.", no_args_is_help=True)
+history.callback()(lambda: None)
+history.command(epilog="Example: `pdlrecover history verify hospital-a`")(verify)
+app.add_typer(history, name="history")
 
 
 @app.callback(invoke_without_command=True)

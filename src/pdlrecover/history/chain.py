@@ -56,7 +56,7 @@ class Manifest:
     dealers: tuple[int, ...]
     """Whose updates the round's opened sum is of."""
     model: str
-    """SHA-256 of the model, in hexadecimal."""
+    """SHA-256 of the model, in hexadecimal; empty if the round has none."""
     records: dict[str, str]
     """Nonce and tag of every record, by its key; both in hexadecimal."""
     final: bool = False

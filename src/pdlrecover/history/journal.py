@@ -65,6 +65,11 @@ class Journal:
         with self._lock:
             self._store.close()
 
+    @property
+    def size(self) -> int:
+        """How many bytes the file has on disk."""
+        return self._store.size
+
     def reserve(self, size: int) -> None:
         """Make room for a write of so many bytes, or raise."""
         with self._lock:
@@ -114,7 +119,8 @@ class Journal:
             if keep is not None:
                 kept_from = max(kept_from, rounds - keep)
             old = self._shares_of(range(self.state.shares_from, min(kept_from, t)))
-            model = hashlib.sha256(contents[round_key(t, Kind.MODEL)]).hexdigest()
+            weights = contents.get(round_key(t, Kind.MODEL))
+            model = "" if weights is None else hashlib.sha256(weights).hexdigest()
 
             def change(write: "_Write") -> State:
                 manifest = Manifest(
@@ -135,8 +141,8 @@ class Journal:
             self._write(change)
             return self.state.head
 
-    def put_checkpoint(self, name: str, content: bytes) -> None:
-        """Store bytes under a name, over what was there."""
+    def put_checkpoint(self, name: str, content: bytes, *, head: bool = True) -> None:
+        """Store bytes under a name, over what was there; see `Vault.put_checkpoint` for `head`."""
         key = checkpoint_key(name)
 
         def change(write: "_Write") -> State:
@@ -145,7 +151,7 @@ class Journal:
 
         with self._lock:
             self._store.reserve(len(content))
-            self._write(change)
+            self._write(change, head=head)
 
     def get_checkpoint(self, name: str) -> bytes | None:
         """Return what was stored under a name, or None."""
@@ -168,14 +174,15 @@ class Journal:
                 self._store.reserve(0)
                 self._write(change)
 
-    def _write(self, change: Callable[["_Write"], State]) -> None:
+    def _write(self, change: Callable[["_Write"], State], *, head: bool = True) -> None:
         """Make a change and write the state after it, all at once; then remember the head."""
         with self._store.writing() as transaction:
             write = _Write(transaction, self.sealer)
             state = replace(change(write), sequence=self.state.sequence + 1)
             write.put(STATE, state.encoded())
         self.state = state
-        remember(self._store, self.sealer, state)
+        if head:
+            remember(self._store, self.sealer, state)
 
     def _shares_of(self, rounds: range) -> list[bytes]:
         keys = []

@@ -62,6 +62,23 @@ def unlock(store: Store, key: bytes, layout: VaultLayout) -> Sealer:
     return sealer
 
 
+def layout_of(store: Store) -> VaultLayout:
+    """Return whose history it says it is; with the right key, `unlock` then checks its word."""
+    with store.reading() as transaction:
+        header = bytes(transaction.get(HEADER, b""))
+    try:
+        values = json.loads(header)
+        return VaultLayout(
+            federation=bytes.fromhex(values["federation"]),
+            run=str(values["run"]),
+            peer=int(values["peer"]),
+            parameters=int(values["parameters"]),
+            blocks=int(values["blocks"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise _headless(store) from error
+
+
 def trusted_state(
     store: Store, sealer: Sealer, layout: VaultLayout, *, accept_rollback: bool = False
 ) -> State:
@@ -173,10 +190,7 @@ def _salt(store: Store, header: bytes, layout: VaultLayout) -> bytes:
         values = json.loads(header)
         found, salt = values["format"], bytes.fromhex(values["salt"])
     except (ValueError, KeyError, TypeError) as error:
-        raise HistoryError(
-            f"the header of the history in {store.folder} is damaged or missing; restore the "
-            "folder from a backup, or move it away and fetch the public rounds from other peers"
-        ) from error
+        raise _headless(store) from error
     if found != FORMAT:
         raise HistoryError(
             f"the history in {store.folder} has format {found}, and this version reads {FORMAT}"
@@ -203,3 +217,10 @@ def _goes_on(
         return remembered.head == Head.first(layout)
     with store.reading() as transaction:
         return manifest_of(sealer, transaction, last).head == remembered.head
+
+
+def _headless(store: Store) -> HistoryError:
+    return HistoryError(
+        f"the header of the history in {store.folder} is damaged or missing; restore the folder "
+        "from a backup, or move it away and fetch the public rounds from other peers"
+    )

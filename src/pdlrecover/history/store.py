@@ -67,6 +67,11 @@ class Store:
         self._env.close()
         self._release()
 
+    @property
+    def size(self) -> int:
+        """How many bytes the file has on disk."""
+        return self._path.stat().st_blocks * 512
+
     @contextmanager
     def reading(self) -> Iterator[Reading]:
         """Look at one moment of the data."""

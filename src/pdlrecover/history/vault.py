@@ -4,7 +4,8 @@ Rules:
 
 - Round t is committed as one write: the model w̄_t it started from, the dealers whose updates were
   summed, this peer's share from each of them, the opened sum, and evidence. It counts when `commit`
-  returns; a process that is killed before leaves no trace of it.
+  returns; a process that is killed before leaves no trace of it. A step of a recovery that asks for
+  no update is a round without a model.
 - Rounds come in order, from 0. A round that this peer missed is committed without shares.
 - All records are sealed (`records`) and chained (`chain`). Models and sums are public to the peers,
   and still nothing can be read off a stolen disk without the key.
@@ -116,6 +117,11 @@ class Vault:
         return self._journal.state.finished
 
     @property
+    def size(self) -> int:
+        """How many bytes the history has on disk."""
+        return self._journal.size
+
+    @property
     def shares_from(self) -> int:
         """The first round whose shares are kept."""
         return self._journal.state.shares_from
@@ -137,7 +143,7 @@ class Vault:
         self,
         *,
         round: int,  # noqa: A002 (the domain's word)
-        model: Vector,
+        model: Vector | None,
         dealers: Iterable[int],
         shares: Mapping[int, Elements],
         total: NDArray[np.int64] | None = None,
@@ -146,7 +152,9 @@ class Vault:
         """Store a round for good, and return the new head."""
         dealers, evidence = tuple(sorted(dealers)), evidence or {}
         self._check_round(round, dealers, shares)
-        contents: dict[bytes, Content] = {round_key(round, Kind.MODEL): self._model_bytes(model)}
+        contents: dict[bytes, Content] = {}
+        if model is not None:
+            contents[round_key(round, Kind.MODEL)] = self._model_bytes(model)
         if total is not None:
             contents[round_key(round, Kind.TOTAL)] = as_bytes(_checked(total, total.shape, "i8"))
         for name, content in evidence.items():
@@ -155,6 +163,8 @@ class Vault:
             elements = F61.elements(_checked(share, (self.layout.blocks,), "i8"))
             contents[share_key(round, dealer)] = as_bytes(elements)
         size = self.layout.round_bytes(len(shares), evidence=[*map(len, evidence.values())])
+        if total is not None:
+            size += max(0, total.nbytes - 8 * self.layout.parameters)
         return self._journal.append(contents, dealers, size=size, keep=self.keep)
 
     def finish(self, model: Vector) -> Head:
@@ -212,9 +222,13 @@ class Vault:
         reduce_in_place(total, spare)
         return ShareSum(values=total, missing=tuple(missing), damaged=tuple(damaged))
 
-    def put_checkpoint(self, name: str, content: bytes) -> None:
-        """Store a recovery's progress under a name, over what was there."""
-        self._journal.put_checkpoint(name, content)
+    def put_checkpoint(self, name: str, content: bytes, *, head: bool = True) -> None:
+        """Store a recovery's progress under a name, over what was there.
+
+        Without `head` it is as durable and a third of the work: the head file is left to the next
+        write, so that a database put back to before this checkpoint alone is not noticed.
+        """
+        self._journal.put_checkpoint(name, content, head=head)
 
     def get_checkpoint(self, name: str) -> bytes | None:
         """Return a recovery's progress, or None if there is none of that name."""

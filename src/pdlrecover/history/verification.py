@@ -24,6 +24,7 @@ from cryptography.exceptions import InvalidTag
 from pdlrecover.errors import HistoryError
 from pdlrecover.history.chain import State
 from pdlrecover.history.opening import (
+    layout_of,
     manifest_of,
     remembered_state,
     rollback,
@@ -92,10 +93,11 @@ class Verification:
         )
 
 
-def verify(folder: Path, key: bytes, layout: VaultLayout) -> Verification:
+def verify(folder: Path, key: bytes, layout: VaultLayout | None = None) -> Verification:
     """Look through the history in a folder, while nobody writes to it; change nothing.
 
-    A wrong key, and a header that is damaged or another history's, raise `HistoryError`.
+    Without a layout, it is taken for the history that its header says. A wrong key, and a header
+    that is damaged or another history's, raise `HistoryError`.
     """
     if not (folder / DATA).exists():
         raise HistoryError(f"there is no history in {folder}")
@@ -109,8 +111,9 @@ def verify(folder: Path, key: bytes, layout: VaultLayout) -> Verification:
         os.close(writer)
 
 
-def _verified(store: Store, key: bytes, layout: VaultLayout) -> Verification:
+def _verified(store: Store, key: bytes, layout: VaultLayout | None) -> Verification:
     try:
+        layout = layout or layout_of(store)
         sealer = unlock(store, key, layout)
         state, damage = _standing(store, sealer, layout)
         if state is None:

@@ -5,6 +5,8 @@ import socket
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -13,7 +15,16 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from pdlrecover.engines.peers.keys import Keyring
 from pdlrecover.engines.peers.network import Tls
+
+
+def new_keyrings(peers):
+    """Return fresh keys for so many peers at once."""
+    signing = [Ed25519PrivateKey.generate() for _ in range(peers)]
+    sealing = [X25519PrivateKey.generate() for _ in range(peers)]
+    public = [(s.public_key(), e.public_key()) for s, e in zip(signing, sealing, strict=True)]
+    return [Keyring(s, e, public) for s, e in zip(signing, sealing, strict=True)]
 
 
 def free_addresses(count):
@@ -46,6 +57,28 @@ def certificates(count):
     return papers
 
 
+def pinned(identities):
+    """Return the TLS papers of peers that know each other's very certificates."""
+    members = [each.member(f"127.0.0.1:{7000 + i}") for i, each in enumerate(identities)]
+    return [
+        Tls(
+            authority=b"".join(member.certificate_pem for member in members),
+            certificate=each.tls_pem()[1],
+            key=each.tls_pem()[0],
+            names=tuple(member.tls_name for member in members),
+            pinned=tuple(member.certificate for member in members),
+        )
+        for each in identities
+    ]
+
+
+def issued(name, issuer):
+    """Return a certificate for a name that a peer has signed with its TLS key, and its key."""
+    key = generate_private_key(SECP256R1())
+    made = _certificate(name, key, issuer.certificate.subject, issuer.tls_key, False)
+    return _pem(made), key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
 def _pem(certificate):
     return certificate.public_bytes(Encoding.PEM)
 
@@ -70,4 +103,6 @@ def _certificate(name, key, issuer, issuer_key, authority):
 
 
 def _name(text):
+    if isinstance(text, x509.Name):
+        return text
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])

@@ -57,6 +57,7 @@ BODIES = st.one_of(
     ),
     st.builds(m.Approval, removal=DIGEST),
     st.builds(m.Refusal, removal=DIGEST, why=st.text(max_size=20)),
+    st.builds(m.Terms, facts=st.binary(max_size=50)),
 )
 HEADERS = st.builds(
     m.Header,

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from wire import SETTINGS, Setup, same_models
+from wire import SETTINGS, TRAINING, Setup, same_models
 
 from pdlrecover import Tolerance
 
@@ -16,9 +16,9 @@ def setting():
 
 
 def test_peers_train_the_model_of_the_simulation_to_the_bit(setting):
-    _, network, simulation = setting
+    setup, network, simulation = setting
     np.testing.assert_array_equal(same_models(network), simulation.original.models[ROUNDS])
-    for t, model in enumerate(network.participants[3].driver.models):
+    for t, model in enumerate(setup.stores[3].models(TRAINING)):
         np.testing.assert_array_equal(model, simulation.original.models[t])
     assert not network.blames
 

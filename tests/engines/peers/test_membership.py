@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.federation_file import (
     TABLES,
     load_federation,
@@ -16,7 +17,7 @@ from pdlrecover.engines.peers.federation_file import (
 from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.invitation import invite
 from pdlrecover.engines.peers.membership import Membership, differences
-from pdlrecover.engines.peers.plan import Deadlines, Model, Recovery, Training
+from pdlrecover.engines.peers.plan import Model, Recovery, Training
 from pdlrecover.engines.peers.signatures import (
     add_signature,
     check_signatures,
@@ -38,7 +39,7 @@ HEART = Membership(
     model=Model(name="mlp-32", shape=(8, 8), classes=10),
     training=Training(rounds=300, samples=5000, optimizer="adam", learning_rate=0.003),
     recovery=Recovery(block=3),
-    deadlines=Deadlines(phase=90),
+    deadlines=Deadlines(dealing=90),
 )
 TEXT = write_federation(HEART)
 
@@ -169,7 +170,7 @@ def test_the_plan_says_how_to_compute():
         ),
         ("block = 3", "block = 0", "recovery: block must be at least 1"),
         ("min_removed = 2", "min_removed = 0", "recovery.min_removed must be at least 1"),
-        ("phase = 90", "phase = 0", "deadlines.phase must be above 0, got 0"),
+        ("dealing = 90", "dealing = 0", "deadlines.dealing must be above 0, got 0"),
         ('"mlp-32"', '"mlp-0"', "model.name must be logistic, mlp"),
         ('"mlp-32"', '"os.system(1)"', "model.name must be logistic, mlp"),
         ("shape = [8, 8]", "shape = [8, 0]", "model.shape needs numbers from 1 on"),
@@ -257,8 +258,11 @@ CHANGES = {
     "recovery.open_pairs": True,
     "recovery.min_removed": 3,
     "deadlines.message": 31.0,
-    "deadlines.phase": 91.0,
-    "deadlines.leader": 61.0,
+    "deadlines.dealing": 91.0,
+    "deadlines.receipts": 6.0,
+    "deadlines.view": 61.0,
+    "deadlines.resend": 3.0,
+    "deadlines.behind": 2.0,
     "peers.hospital-b.address": "elsewhere.example.org:7400",
     "peers.hospital-b.sealing": OTHER.sealing.public_key().public_bytes_raw(),
 }

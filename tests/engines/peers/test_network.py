@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import grpc
 import pytest
-from office import certificates, free_addresses
+from office import certificates, free_addresses, issued, pinned
 
+from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.network import METHOD, Limits, Network
 
 QUICK = Limits(deadline=2.0, pause=0.05, message_bytes=3 << 20, queued_messages=8)
@@ -112,6 +113,40 @@ def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused(
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await channel.stream_unary(METHOD)(iter([b"x"]), timeout=2.0)
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert not received[1]
+        await stop(networks)
+
+    asyncio.run(story())
+
+
+def test_pinned_peers_reach_each_other_and_a_member_cannot_issue_certificates_for_others():
+    identities = [Identity.generate(name) for name in ("ash", "birch", "cedar")]
+    papers = pinned(identities)
+    forged, key = issued(papers[0].names[0], identities[1])
+
+    async def story():
+        networks, received, addresses, _ = await started(3, papers)
+        networks[0].send(2, b"true")
+        await until(lambda: received[2])
+        for chain in (forged, forged + papers[1].certificate):
+            credentials = grpc.ssl_channel_credentials(papers[0].authority, key, chain)
+            options = [("grpc.ssl_target_name_override", papers[2].names[2])]
+            async with grpc.aio.secure_channel(addresses[2], credentials, options) as channel:
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await channel.stream_unary(METHOD)(iter([b"forged"]), timeout=2.0)
+        assert received[2] == [(0, b"true")]
+        await stop(networks)
+
+    asyncio.run(story())
+
+
+def test_another_certificate_under_a_pinned_name_is_refused():
+    async def story():
+        papers = certificates(2)
+        strict = [replace(p, pinned=(b"another", b"one")) for p in papers]
+        networks, received, _, _ = await started(2, strict)
+        networks[0].send(1, b"x")
+        await until(lambda: networks[0].counts["failed"] > 0)
         assert not received[1]
         await stop(networks)
 

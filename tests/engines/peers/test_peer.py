@@ -7,6 +7,7 @@ import socket
 import numpy as np
 import pytest
 import town
+from office import free_addresses
 
 from pdlrecover.engines.peers.report import ask
 from pdlrecover.errors import HistoryError, PlanError
@@ -21,17 +22,19 @@ async def until(condition, seconds=60.0):
 
 
 async def open_town(tmp_path, **arguments):
-    papers = town.papers()
-    folders = [tmp_path / str(me) for me in EVERYBODY]
-    peers = [town.peer(me, papers, folders[me], **arguments) for me in EVERYBODY]
+    town.settle(tmp_path)
+    folders = [tmp_path / name for name in town.NAMES]
+    peers = [town.peer(me, tmp_path, **arguments) for me in EVERYBODY]
     tasks = [asyncio.create_task(each.run()) for each in peers]
-    return papers, folders, peers, tasks
+    return folders, peers, tasks
 
 
 async def close(peers, tasks):
     for each in peers:
         each.stop()
     await asyncio.gather(*tasks)
+    for each in peers:
+        each.runs.store.close()
 
 
 def all_have(folders, pattern):
@@ -41,15 +44,15 @@ def all_have(folders, pattern):
 @pytest.mark.slow
 def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
     async def story():
-        _, folders, peers, tasks = await open_town(tmp_path)
+        folders, peers, tasks = await open_town(tmp_path)
         with pytest.raises(HistoryError, match="no peer is running"):
             await ask(tmp_path / "nowhere", {"do": "status"})
-        early = await ask_when_up(folders[0], {"do": "propose-removal", "removed": [3]})
+        early = await ask_when_up(folders[0], {"do": "propose-removal", "removed": ["elm"]})
         assert "training has not ended" in early["error"]
         await until(all_have(folders, "trained.safetensors"))
-        refused = await ask(folders[0] / "control", {"do": "propose-removal", "removed": [3]})
+        refused = await ask(folders[0] / "control", {"do": "propose-removal", "removed": ["elm"]})
         assert "would reveal its updates" in refused["error"]
-        removal = {"do": "propose-removal", "removed": [3, 1], "reason": "malicious"}
+        removal = {"do": "propose-removal", "removed": ["elm", "birch"], "reason": "malicious"}
         proposed = await ask(folders[0] / "control", removal)
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": "00"})
         assert "no single removal" in voted["error"]
@@ -74,13 +77,13 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         np.testing.assert_array_equal(trained, expected)
         told = town.status(folder)
         assert not told["blames"]
-    expected = simulation.recover((1, 3), reason="malicious", settings=town.PLAN.settings)
+    expected = simulation.recover((1, 3), reason="malicious", settings=town.SETTINGS)
     logs = set()
     for folder in kept:
         recovered = town.weights(folder / f"recovered-{name[:16]}.safetensors")
         np.testing.assert_array_equal(recovered, expected.weights.astype(np.float32))
         told = json.loads((folder / f"recovered-{name[:16]}.json").read_text())
-        assert told["removed"] == [1, 3]
+        assert told["removed"] == ["birch", "elm"]
         assert told["ledger"]["opened"] == expected.ledger.record()["opened"]
         logs.add(told["log"])
     assert len(logs) == 1
@@ -94,17 +97,18 @@ async def ask_when_up(folder, command):
 
 def test_metrics_and_status_are_told_on_this_machine_only(tmp_path):
     async def story():
-        papers = town.papers()
-        port = int(papers["addresses"][1].split(":")[1])
-        lone = town.peer(0, papers, tmp_path, metrics_port=port)
+        town.settle(tmp_path)
+        port = int(free_addresses(1)[0].split(":")[1])
+        lone = town.peer(0, tmp_path, metrics_port=port)
         task = asyncio.create_task(lone.run())
-        told = await ask_when_up(tmp_path, {"do": "status"})
-        assert told["peer"] == 0
+        told = await ask_when_up(tmp_path / "ash", {"do": "status"})
+        assert told["peer"] == "ash"
+        assert told["last_heard_seconds"]["elm"] is None
         (run,) = told["runs"].values()
         assert (run["kind"], run["outcome"], run["step"]) == ("training", "running", 0)
-        wrong = await ask(tmp_path / "control", {"do": "dance"})
+        wrong = await ask(tmp_path / "ash" / "control", {"do": "dance"})
         assert "commands are" in wrong["error"]
-        assert (tmp_path / "control").stat().st_mode & 0o77 == 0
+        assert (tmp_path / "ash" / "control").stat().st_mode & 0o77 == 0
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
         text = (await reader.read()).decode()
@@ -114,20 +118,26 @@ def test_metrics_and_status_are_told_on_this_machine_only(tmp_path):
         await close([lone], [task])
 
     asyncio.run(story())
-    assert town.status(tmp_path)["peer"] == 0
+    assert town.status(tmp_path / "ash")["peer"] == "ash"
 
 
 def test_what_keeps_a_peer_from_starting_is_said_in_a_sentence(tmp_path):
     async def story():
-        papers = town.papers()
+        town.settle(tmp_path)
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             where = f"127.0.0.1:{taken.getsockname()[1]}"
+            lone = town.peer(0, tmp_path, listen=where)
             with pytest.raises(PlanError, match="cannot listen on"):
-                await town.peer(0, papers, tmp_path / "a", listen=where).run()
+                await lone.run()
+            lone.runs.store.close()
+        far = tmp_path / ("long" * 30)
+        town.settle(far)
+        lone = town.peer(0, far)
         with pytest.raises(PlanError, match="choose a folder with a shorter path"):
-            await town.peer(0, papers, tmp_path / ("long" * 40)).run()
+            await lone.run()
+        lone.runs.store.close()
 
     asyncio.run(story())
 
@@ -135,17 +145,17 @@ def test_what_keeps_a_peer_from_starting_is_said_in_a_sentence(tmp_path):
 @pytest.mark.slow
 def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(tmp_path):
     async def story():
-        papers = town.papers()
-        folders = [tmp_path / str(me) for me in EVERYBODY]
-        peers = [town.peer(me, papers, folders[me]) for me in EVERYBODY[:4]]
+        town.settle(tmp_path)
+        folders = [tmp_path / name for name in town.NAMES]
+        peers = [town.peer(me, tmp_path) for me in EVERYBODY[:4]]
         tasks = [asyncio.create_task(each.run()) for each in peers]
         await until(all_have(folders[:4], "trained.safetensors"))
-        peers.append(town.peer(4, papers, folders[4]))
+        peers.append(town.peer(4, tmp_path))
         tasks.append(asyncio.create_task(peers[4].run()))
         await until(all_have(folders, "trained.safetensors"))
         logs = {next(iter(p.parts.values())).machine.log for p in peers}
         assert len(logs) == 1
-        removal = {"do": "propose-removal", "removed": [0, 1], "reason": "malicious"}
+        removal = {"do": "propose-removal", "removed": ["ash", "birch"], "reason": "malicious"}
         name = (await ask(folders[2] / "control", removal))["removal"]
         for me in (3, 4):
             await until(lambda me=me: peers[me].desk.status()["removals"])
@@ -157,3 +167,19 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
     models = asyncio.run(story())
     for model in models[1:]:
         np.testing.assert_array_equal(model, models[0])
+
+
+def test_a_full_disk_stops_a_peer_before_a_round_and_says_so(tmp_path):
+    async def story():
+        town.settle(tmp_path)
+        lone = town.peer(0, tmp_path)
+        lone.runs.store._vault(lone.runs.training)._journal._store.limit = 1 << 12
+        with pytest.raises(HistoryError, match="are allowed; allow more"):
+            await lone.run()
+        lone.runs.store.close()
+
+    asyncio.run(story())
+    assert (
+        "stopped: the history"
+        in next(iter(town.status(tmp_path / "ash")["runs"].values()))["outcome"]
+    )

@@ -1,11 +1,21 @@
+import lmdb
 import numpy as np
 import pytest
 
+from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.messages import NOTHING, Entry, Held
-from pdlrecover.engines.peers.store import MemoryStore, PlainFolder
+from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.errors import HistoryError
+from pdlrecover.history import verify
+from pdlrecover.history.records import share_key
 
 RUN, OTHER = b"r" * 32, b"o" * 32
+KEY = bytes(range(32))
+
+
+def archive(folder, **arguments):
+    layout = {"federation": b"f" * 32, "peer": 1, "peers": 3, "parameters": 4, "blocks": 2}
+    return Archive(folder, KEY, training=RUN, **{**layout, **arguments})
 
 
 def entry(step):
@@ -17,17 +27,31 @@ def shares(step):
     return {0: np.array([step, 1]), 2: np.array([10, 20])}
 
 
+def model(step):
+    return np.arange(4.0) + step
+
+
 def filled(store, steps=3):
     for step in range(steps):
-        store.commit(RUN, entry(step), shares(step))
+        store.commit(RUN, entry(step), shares(step), model(step))
     return store
 
 
-@pytest.fixture(params=["memory", "folder"])
+@pytest.fixture(params=["memory", "archive"])
 def reopen(request, tmp_path):
     """Return a function that gives the store as a new process would find it."""
     kept = MemoryStore()
-    return (lambda: kept) if request.param == "memory" else (lambda: PlainFolder(tmp_path))
+    opened = []
+
+    def sealed():
+        for before in opened:
+            before.close()
+        opened[:] = [archive(tmp_path)]
+        return opened[0]
+
+    yield (lambda: kept) if request.param == "memory" else sealed
+    for store in opened:
+        store.close()
 
 
 def test_what_is_committed_is_there_again(reopen):
@@ -41,12 +65,13 @@ def test_what_is_committed_is_there_again(reopen):
     assert digest == expected
     np.testing.assert_array_equal(store.shares(RUN, 1, [0, 2]), [11, 21])
     np.testing.assert_array_equal(store.shares(RUN, 2, [2]), [10, 20])
+    assert store.dealers(RUN, 1) == (0, 2)
     assert not store.log(OTHER)
 
 
 def test_shares_that_are_not_here_are_missing_not_zero(reopen):
     store = filled(reopen())
-    store.commit(RUN, entry(3), {})
+    store.commit(RUN, entry(3), {}, model(3))
     assert store.shares(RUN, 0, [0, 1]) is None
     assert store.shares(RUN, 3, [0]) is None
     assert store.shares(RUN, 9, [0]) is None
@@ -62,35 +87,65 @@ def test_the_last_memory_under_a_name_counts(reopen):
     assert reopen().recall("a") == b"2"
 
 
-def test_a_changed_entry_is_found_when_the_store_is_opened(tmp_path):
-    filled(PlainFolder(tmp_path))
-    (path,) = tmp_path.glob("*/1.entry")
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(HistoryError, match="does not follow"):
-        PlainFolder(tmp_path).log(RUN)
-    path.write_bytes(data[:80])
-    with pytest.raises(HistoryError, match="is damaged"):
-        PlainFolder(tmp_path).log(RUN)
+def test_models_are_kept_with_their_steps_and_the_last_one_at_the_end(reopen):
+    store = filled(reopen())
+    store.finish(RUN, model(3))
+    store = reopen()
+    store.finish(RUN, model(3))
+    models = store.models(RUN)
+    assert len(models) == 4
+    for step in range(4):
+        np.testing.assert_array_equal(models[step], model(step))
 
 
-def test_damaged_shares_count_as_missing(tmp_path):
-    filled(PlainFolder(tmp_path))
-    (path,) = tmp_path.glob("*/1.shares")
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    store = PlainFolder(tmp_path)
+def test_steps_of_a_recovery_need_no_model_and_no_dealers(reopen):
+    store = filled(reopen())
+    store.commit(OTHER, Entry(dealers=(), values=np.array([5])), {}, None)
+    store.commit(OTHER, entry(1), shares(1), model(1))
+    store = reopen()
+    assert [len(each.dealers) for each in store.log(OTHER)] == [0, 2]
+    np.testing.assert_array_equal(store.shares(OTHER, 1, [0]), [1, 1])
+    assert len(store.log(RUN)) == 3
+
+
+def test_a_damaged_share_counts_as_missing_and_is_found(tmp_path):
+    filled(archive(tmp_path)).close()
+    with (
+        lmdb.open(str(tmp_path / "training"), map_size=1 << 26) as env,
+        env.begin(write=True) as transaction,
+    ):
+        record = bytearray(transaction.get(share_key(1, 0)))
+        record[20] ^= 1
+        transaction.put(share_key(1, 0), bytes(record))
+    found = verify(tmp_path / "training", KEY)
+    assert [damage.where for damage in found.damage] == ["round 1, share of dealer 0"]
+    assert found.whole == (0, 2)
+    store = archive(tmp_path)
     assert store.shares(RUN, 1, [0]) is None
+    assert store.shares(RUN, 1, [2]) is not None
+    store.close()
+
+
+def test_room_is_made_before_a_step_or_the_step_is_refused(tmp_path):
+    store = filled(archive(tmp_path, limit=2 << 20))
+    store.reserve(RUN)
+    store.close()
+    store = archive(tmp_path, limit=1 << 10)
+    with pytest.raises(HistoryError, match="are allowed"):
+        store.reserve(RUN)
+    assert len(store.log(RUN)) == 3
+    store.close()
+
+
+def test_old_shares_are_dropped_and_the_log_and_models_stay(tmp_path):
+    store = filled(archive(tmp_path, keep=1))
+    assert store.shares(RUN, 0, [0]) is None
     assert store.shares(RUN, 2, [0]) is not None
+    assert len(store.log(RUN)) == len(store.models(RUN)) == 3
+    store.close()
 
 
-def test_a_step_that_was_being_written_is_not_there(tmp_path):
-    filled(PlainFolder(tmp_path))
-    (entry_file,) = tmp_path.glob("*/2.entry")
-    entry_file.rename(entry_file.with_suffix(".entry.part"))
-    store = PlainFolder(tmp_path)
-    assert len(store.log(RUN)) == 2
-    store.commit(RUN, entry(2), shares(2))
-    assert len(PlainFolder(tmp_path).log(RUN)) == 3
+def test_another_runs_history_is_refused(tmp_path):
+    filled(archive(tmp_path)).close()
+    with pytest.raises(HistoryError, match="is another one: its peer"):
+        archive(tmp_path, peer=2)

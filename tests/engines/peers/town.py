@@ -1,110 +1,110 @@
-"""Whole peers on the loopback, for tests in one process and in many."""
+"""Whole peers on the loopback with all their files, for tests in one process and in many."""
 
-import base64
 import json
+import os
 
 import numpy as np
 import small
-import torch
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from office import certificates, free_addresses
+from office import free_addresses
 
 from pdlrecover import Federation, Tolerance
-from pdlrecover.engines.peers.effects import Deadlines
-from pdlrecover.engines.peers.keys import Keyring, PublicKeys
-from pdlrecover.engines.peers.network import Limits, Tls
-from pdlrecover.engines.peers.peer import Peer
-from pdlrecover.engines.peers.run_plan import Plan
-from pdlrecover.engines.peers.runs import Runs
-from pdlrecover.engines.peers.store import PlainFolder
+from pdlrecover.engines.peers.deadlines import Deadlines
+from pdlrecover.engines.peers.enrolment import IDENTITY, Enrolment, signatures_path
+from pdlrecover.engines.peers.federation_file import write_federation
+from pdlrecover.engines.peers.identity import Identity
+from pdlrecover.engines.peers.membership import Membership
+from pdlrecover.engines.peers.plan import Model, Recovery, Training
+from pdlrecover.engines.peers.settings import (
+    FILE,
+    Data,
+    History,
+    Listening,
+    PeerSettings,
+    write_settings,
+)
+from pdlrecover.engines.peers.signatures import add_signature, sign_federation
+from pdlrecover.engines.peers.storage_key import StorageKey
 from pdlrecover.recovery.methods import Settings
-from pdlrecover.recovery.optimizers import SGD, Rate
-from pdlrecover.recovery.pdlrecover import Options
-from pdlrecover.recovery.schedule import Schedule
 
 PEERS, ROUNDS = 5, 10
+NAMES = ("ash", "birch", "cedar", "elm", "fir")
 SIZES = [12 + peer for peer in range(PEERS)]
-PLAN = Plan(
-    peers=PEERS,
-    tolerance=Tolerance(colluders=1, dropouts=2),
-    rounds=ROUNDS,
-    optimizer=SGD(rate=Rate(peak=0.3)),
-    batch_size=4,
-    seed=5,
-    size_bound=max(SIZES),
-    settings=Settings(
-        options=Options(schedule=Schedule(preparation=3, period=5, final=2, buffer=2)), batch_size=4
-    ),
-)
-DEADLINES = Deadlines(dealing=6.0, receipts=1.0, view=3.0, resend=0.7, behind=0.4)
-LIMITS = Limits(deadline=5.0, pause=0.1)
+TOLERANCE = Tolerance(colluders=1, dropouts=2)
+TRAINING = Training(rounds=ROUNDS, samples=max(SIZES), batch_size=4, learning_rate=0.3, seed=5)
+RECOVERY = Recovery(preparation=3, period=5, final=2, buffer=2)
+SETTINGS = Settings(options=RECOVERY.options(ROUNDS), batch_size=4)
+DEADLINES = Deadlines(message=5.0, dealing=6.0, receipts=1.0, view=3.0, resend=0.7, behind=0.4)
+
+
+def model():
+    """Return what the federation trains; its name in the federation file is town:model."""
+    return small.module(hidden=2)
 
 
 def datasets():
     return [small.points(seed=peer, count=SIZES[peer]) for peer in range(PEERS)]
 
 
-def papers():
-    """Return everything that the peers need, as plain values."""
-    signing = [Ed25519PrivateKey.generate() for _ in range(PEERS)]
-    sealing = [X25519PrivateKey.generate() for _ in range(PEERS)]
-    tls = certificates(PEERS)
-    return {
-        "addresses": free_addresses(PEERS),
-        "signing": [key.private_bytes_raw().hex() for key in signing],
-        "sealing": [key.private_bytes_raw().hex() for key in sealing],
-        "authority": _text(tls[0].authority),
-        "certificates": [_text(each.certificate) for each in tls],
-        "keys": [_text(each.key) for each in tls],
-        "names": list(tls[0].names),
-    }
-
-
-def peer(me, papers, folder, **arguments):
-    """Return a peer, ready to run."""
-    signing = [Ed25519PrivateKey.from_private_bytes(bytes.fromhex(k)) for k in papers["signing"]]
-    sealing = [X25519PrivateKey.from_private_bytes(bytes.fromhex(k)) for k in papers["sealing"]]
-    public = [
-        PublicKeys(
-            signing=s.public_key().public_bytes_raw(), sealing=e.public_key().public_bytes_raw()
-        )
-        for s, e in zip(signing, sealing, strict=True)
-    ]
-    tls = Tls(
-        authority=base64.b64decode(papers["authority"]),
-        certificate=base64.b64decode(papers["certificates"][me]),
-        key=base64.b64decode(papers["keys"][me]),
-        names=tuple(papers["names"]),
-    )
-    x, y = datasets()[me]
-    runs = Runs(
-        me=me,
-        federation=bytes(32),
-        plan=PLAN,
-        module=small.module(hidden=2),
-        x=torch.as_tensor(x),
-        y=torch.as_tensor(y),
-        crypto=Keyring(signing[me], sealing[me], public),
-        store=PlainFolder(folder / "store"),
-        folder=folder,
+def settle(place, **agreed):
+    """Make every peer's folder and the signed federation file; return the file's path."""
+    identities, addresses = [], free_addresses(PEERS)
+    for me, (name, (x, y)) in enumerate(zip(NAMES, datasets(), strict=True)):
+        folder = place / name
+        folder.mkdir(mode=0o700, parents=True)
+        identities.append(Identity.create(folder / IDENTITY, name))
+        StorageKey.create(place / "keys" / f"{name}.key")
+        np.savez(folder / "own.npz", x=x, y=y)
+        write(folder, History(key_file=f"../keys/{name}.key"))
+        assert NAMES.index(name) == me
+    membership = Membership(
+        name="town",
+        peers=tuple(i.member(a) for i, a in zip(identities, addresses, strict=True)),
+        tolerance=TOLERANCE,
+        model=Model(name="town:model", shape=(3,), classes=3),
+        training=TRAINING,
+        recovery=RECOVERY,
         deadlines=DEADLINES,
+        **agreed,
     )
-    return Peer(runs, addresses=papers["addresses"], tls=tls, limits=LIMITS, **arguments)
+    path = place / "federation.toml"
+    path.write_text(write_federation(membership))
+    text = ""
+    for identity in identities:
+        text = add_signature(text, sign_federation(identity, membership))
+    signatures_path(path).write_text(text)
+    return path
+
+
+def write(folder, history, **tables):
+    settings = PeerSettings(data=Data(source="own.npz"), history=history, **tables)
+    (folder / FILE).write_text(write_settings(settings))
+
+
+def peer(me, place, listen=None, **arguments):
+    """Return a peer, ready to run; its store is to be closed afterwards."""
+    folder = place / NAMES[me]
+    if listen:
+        history = History(key_file=f"../keys/{NAMES[me]}.key")
+        write(folder, history, network=Listening(listen=listen))
+    enrolment = Enrolment(place / "federation.toml", folder)
+    return enrolment.peer(enrolment.archive(enrolment.storage_key()), **arguments)
 
 
 def simulation():
     """Return the same federation in one process, trained."""
     federation = Federation.simulate(
-        small.module(hidden=2),
-        datasets(),
-        PLAN.tolerance,
-        batch_size=PLAN.batch_size,
-        seed=PLAN.seed,
-        peer_by_peer=True,
+        model(), datasets(), TOLERANCE, batch_size=4, seed=5, peer_by_peer=True
     )
-    federation.train(ROUNDS, optimizer=PLAN.optimizer)
+    federation.train(ROUNDS, optimizer=TRAINING.steps)
     return federation
+
+
+def environment():
+    """Return what a peer's process needs besides its files: where `town` is, and one thread."""
+    here = os.path.dirname(__file__)
+    tests = os.path.dirname(os.path.dirname(here))
+    paths = [here, tests, os.path.join(os.path.dirname(tests), "src")]
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def weights(path):
@@ -118,7 +118,3 @@ def weights(path):
 
 def status(folder):
     return json.loads((folder / "status.json").read_text())
-
-
-def _text(data):
-    return base64.b64encode(data).decode()

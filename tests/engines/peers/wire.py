@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import small
 import torch
+from office import new_keyrings
 
 from pdlrecover import Federation, Tolerance
 from pdlrecover.engines.peers.circle import Circle
 from pdlrecover.engines.peers.contribution import Contribution
+from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.driver import Driver
-from pdlrecover.engines.peers.effects import Blame, Compute, Deadlines, Halt, Send
-from pdlrecover.engines.peers.keys import new_keyrings
+from pdlrecover.engines.peers.effects import Blame, Compute, Halt, Send
 from pdlrecover.engines.peers.participant import Participant
 from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.learning import FlatModel
@@ -198,7 +199,8 @@ class Setup:
 
     def recoverer(self, peer, trained, removed, method="pdlrecover", settings=SETTINGS):
         contribution = self.contribution(peer)
-        models = [*trained.driver.models, trained.driver.model]
+        assert trained.finished
+        models = self.stores[peer].models(TRAINING)
         run = Original(models=models, optimizer=SGD_RATE, code=contribution.code)
         kept = [p for p in range(self.peers) if p not in removed]
         driver = Driver(

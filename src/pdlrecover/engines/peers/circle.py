@@ -5,8 +5,9 @@ from typing import Protocol
 
 from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers.contracts import Crypto
+from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.dealing import Dealt, Kind
-from pdlrecover.engines.peers.effects import Deadlines, Send
+from pdlrecover.engines.peers.effects import Send
 from pdlrecover.engines.peers.messages import EVERYBODY, Body, Entry, Header
 from pdlrecover.errors import ToleranceError
 from pdlrecover.field import Elements

@@ -30,6 +30,7 @@ MAX_PEERS = 4096
 MAX_ELEMENTS = 1 << 25
 MAX_ENTRIES = 4096
 MAX_TEXT = 1000
+MAX_FACTS = 1 << 22
 MAX_MESSAGE = 1 << 29
 SIGNATURE = 64
 _PREFIX = struct.Struct("<4sBB32s32sQIHH32s32sI")
@@ -250,6 +251,7 @@ _BODIES: tuple[_Record, ...] = (
     ),
     _Record(m.Approval, {"removal": _DIGEST}),
     _Record(m.Refusal, {"removal": _DIGEST, "why": _TEXT}),
+    _Record(m.Terms, {"facts": _Bytes(MAX_FACTS)}),
 )
 _KINDS = {form.make: kind for kind, form in enumerate(_BODIES)}
 
@@ -299,20 +301,6 @@ def decode(data: bytes) -> m.Envelope:
     )
 
 
-def encode_entry(entry: m.Entry) -> bytes:
-    """Return an entry of the log as bytes, for a store."""
-    return _ENTRY.write(entry)
-
-
-def decode_entry(data: bytes) -> m.Entry:
-    """Read an entry that `encode_entry` wrote."""
-    reader = _Reader(data)
-    entry: m.Entry = _ENTRY.read(reader)
-    if reader.left:
-        raise CodecError(f"{reader.left} bytes are left over at the end of an entry")
-    return entry
-
-
 def _head(header: m.Header, kind: int, size: int) -> bytes:
     try:
         return _PREFIX.pack(
@@ -340,4 +328,10 @@ def _signed(head: bytes, content: bytes) -> bytes:
 def peek_run(data: bytes) -> bytes:
     """Return the run that a message claims to be of, unchecked; of garbage, anything."""
     start = struct.calcsize("<4sBB32s")
+    return data[start : start + 32]
+
+
+def peek_federation(data: bytes) -> bytes:
+    """Return the federation that a message claims to be of, unchecked; of garbage, anything."""
+    start = struct.calcsize("<4sBB")
     return data[start : start + 32]

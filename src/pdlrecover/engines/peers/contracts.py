@@ -5,6 +5,7 @@ from typing import Protocol
 
 from pdlrecover.engines.peers.messages import Entry
 from pdlrecover.field import Elements
+from pdlrecover.recovery.requests import Vector
 
 
 class Crypto(Protocol):
@@ -29,11 +30,32 @@ class Store(Protocol):
     A run is named by its digest. The entries of its log are public, the shares are this peer's.
     """
 
+    @property
+    def size(self) -> int:
+        """How many bytes it takes on disk."""
+
     def log(self, run: bytes) -> Sequence[Entry]:
         """Return the entries of a run's log, one for each step."""
 
-    def commit(self, run: bytes, entry: Entry, shares: dict[int, Elements]) -> None:
-        """Append an entry, and this peer's shares of it by dealer; all of it or nothing."""
+    def reserve(self, run: bytes) -> None:
+        """Make sure that the next step finds room, or raise: before it begins, not in its midst."""
+
+    def commit(
+        self, run: bytes, entry: Entry, shares: dict[int, Elements], model: Vector | None
+    ) -> None:
+        """Append an entry, this peer's shares of it by dealer, and the model that was asked at.
+
+        All of it or nothing. Steps that ask for no update have no model.
+        """
+
+    def finish(self, run: bytes, model: Vector) -> None:
+        """Keep the model that a run came to."""
+
+    def models(self, run: bytes) -> Sequence[Vector]:
+        """Return the models that a run's steps asked at, and what it came to, once it has."""
+
+    def dealers(self, run: bytes, step: int) -> tuple[int, ...]:
+        """Return whose dealings a step added up."""
 
     def shares(self, run: bytes, step: int, dealers: Sequence[int]) -> Elements | None:
         """Return the sum of this peer's shares of these dealers; None if it lacks one."""

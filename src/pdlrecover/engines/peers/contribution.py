@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from pdlrecover.adversary import Attack, Context, Phase
 from pdlrecover.engines.encoding import Integers
 from pdlrecover.errors import DataError
 from pdlrecover.field import FixedPoint
-from pdlrecover.learning import FlatModel, LocalTraining, Updates
+from pdlrecover.learning import FlatModel, LocalTraining, Updates, clip
 from pdlrecover.learning.batches import draws
 from pdlrecover.recovery.requests import Vector
 
@@ -33,6 +34,8 @@ class Contribution:
     bound: float
     l2: float = 0.0
     fraction_bits: int = 20
+    attack: Attack | None = None
+    """What this peer does to its own update, in a drill."""
     clipped: int = 0
 
     def __post_init__(self) -> None:
@@ -56,15 +59,37 @@ class Contribution:
             local=LocalTraining(l2=self.l2),
         )
 
-    def __call__(self, round: int, at: Vector) -> Integers:  # noqa: A002 (the domain's word)
+    def __call__(
+        self,
+        round: int,  # noqa: A002 (the domain's word)
+        at: Vector,
+        phase: Phase = "training",
+    ) -> Integers:
         """Return the d + 1 integers of this peer's update at a model, and of its weight."""
         places = draws(self.seed, [self.peer], [len(self.y)], round, self.batch_size)
         rows = torch.from_numpy(places)
-        me = np.array([0])
-        updates, clipped = self._updates(at, me, self.x[rows], self.y[rows])
+        updates, clipped = self._update(round, at, self.x[rows], self.y[rows], phase)
         self.clipped += clipped
         updates.mul_(self.code.scale).round_()
         out = np.empty(self.code.length, dtype=np.int64)
         out[:-1] = updates[0].double().numpy()
         out[-1] = self._weight
         return out
+
+    def _update(
+        self,
+        round: int,  # noqa: A002
+        at: Vector,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        phase: Phase,
+    ) -> tuple[torch.Tensor, int]:
+        """Return the clipped update, and whether the bound has shortened it."""
+        me = np.array([0])
+        if self.attack is None:
+            return self._updates(at, me, x, y)
+        context = Context.of(seed=self.seed, round=round, w=at, places=[0], phase=phase)
+        x, y = self.attack.poison(x, y, context)
+        plain = self._updates.plain(at, x, y)
+        claimed = self.attack.corrupt(plain, torch.empty(0, self.model.size), context)
+        return clip(self._updates.weigh(claimed, me), self.bound)

@@ -50,9 +50,12 @@ class Removal:
 class Council:
     """What one peer knows of removals, and its own voice."""
 
-    def __init__(self, circle: Circle, store: Store) -> None:
-        """`circle` is everybody, with the run `NOTHING`."""
-        self._circle, self._store = circle, store
+    def __init__(self, circle: Circle, store: Store, min_removed: int = 1) -> None:
+        """`circle` is everybody, with the run `NOTHING`.
+
+        Fewer honest leavers than `min_removed` are refused, unless differencing is accepted.
+        """
+        self._circle, self._store, self._min_removed = circle, store, min_removed
         self._after = NOTHING
         self.removals: dict[bytes, Removal] = {}
         self._early: dict[bytes, dict[int, bytes]] = {}
@@ -183,6 +186,13 @@ class Council:
             ],
         )
         check_company(len(kept), quorums.tolerance)
+        leaves = proposal.reason == "left" and not proposal.accept_differencing
+        if leaves and len(proposal.removed) < self._min_removed:
+            raise PlanError(
+                f"the federation removes at least {self._min_removed} leavers at once "
+                f"(recovery.min_removed), got {len(proposal.removed)}; wait for others, or accept "
+                "that their sum is revealed (--accept-differencing)"
+            )
         if not proposal.removed or len(kept) < self.needed:
             raise PlanError(
                 f"a removal names at least one peer and leaves {self.needed} to approve it, got "

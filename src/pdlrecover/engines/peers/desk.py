@@ -1,7 +1,7 @@
 """Where an operator meets its peer: status, metrics, and the commands for removals."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pdlrecover.engines.peers.messages import RemovalProposal
 from pdlrecover.engines.peers.report import write_json
@@ -38,10 +38,9 @@ class Desk:
     def _propose(self, removed: list[Any], command: dict[str, Any]) -> dict[str, Any]:
         peer = self._peer
         self._check_trained()
-        if not all(isinstance(p, int) and 0 <= p < peer.runs.plan.peers for p in removed):
-            raise PlanError(f"peers are numbered 0 to {peer.runs.plan.peers - 1}, got {removed}")
+        numbers = {peer.runs.membership.number(str(name)) for name in removed}
         proposal = RemovalProposal(
-            removed=tuple(sorted(set(removed))),
+            removed=tuple(sorted(numbers)),
             reason=str(command.get("reason", "left")),
             method=str(command.get("method", "pdlrecover")),
             accept_differencing=bool(command.get("accept_differencing", False)),
@@ -67,23 +66,35 @@ class Desk:
     def status(self) -> dict[str, Any]:
         """Return where the peer is, for people and for scripts."""
         peer, now = self._peer, time.monotonic()
+        names = peer.names
         return {
-            "peer": peer.runs.me,
+            "federation": peer.runs.membership.name,
+            "peer": names[peer.runs.me],
             "time": time.time(),
             "runs": {run.hex()[:16]: self._run_status(run) for run in peer.parts},
             "removals": [
                 {
                     "removal": digest.hex(),
-                    "removed": list(removal.proposal.removed),
+                    "removed": [names[p] for p in removal.proposal.removed],
                     "reason": removal.proposal.reason,
                     "method": removal.proposal.method,
-                    "approvals": sorted(removal.approvals),
+                    "approvals": [names[p] for p in sorted(removal.approvals)],
                     "needed": peer.council.needed,
                 }
                 for digest, removal in peer.council.removals.items()
             ],
-            "last_heard_seconds": {p: round(now - at, 1) for p, at in peer.heard.items()},
-            "blames": list(peer.blames),
+            "last_heard_seconds": {
+                names[p]: round(now - peer.heard[p], 1) if p in peer.heard else None
+                for p in range(len(names))
+                if p != peer.runs.me
+            },
+            "other_files": {names[p]: what for p, what in peer.disagreement.found.items()},
+            "caught": [
+                {"peer": names[p], "what": what, "time": at}
+                for (p, what), at in peer.caught.items()
+            ],
+            "blames": [{**blame, "name": names[cast(int, blame["peer"])]} for blame in peer.blames],
+            "history_bytes": peer.runs.store.size,
             "network": dict(peer.network.counts),
         }
 
@@ -92,6 +103,9 @@ class Desk:
         peer = self._peer
         found = {f"network_{name}_total": float(n) for name, n in peer.network.counts.items()}
         found |= {f"{name}_total": float(n) for name, n in peer.counts.items()}
+        found["history_bytes"] = float(peer.runs.store.size)
+        found["caught"] = float(len({p for p, _ in peer.caught}))
+        found["peers_heard"] = float(sum(time.monotonic() - at < 30 for at in peer.heard.values()))
         for run in peer.parts:
             told, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'
             found[f"step{label}"] = told["step"]
@@ -111,7 +125,7 @@ class Desk:
             "outcome": peer.ended.get(run, "running"),
             "step": participant.machine.step,
             "round": participant.driver.round,
-            "rounds": peer.runs.plan.rounds,
+            "rounds": peer.runs.rounds,
             "state": slot.state.name if slot else None,
             "log": participant.machine.log.hex(),
         }

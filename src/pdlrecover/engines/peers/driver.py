@@ -63,8 +63,8 @@ class Driver:
         self._observer = observer
         self.model: Vector | None = None
         """What the method came to, once it has."""
-        self.models: list[Vector] = []
-        """The models that fresh updates were asked for at, in order."""
+        self.at: Vector | None = None
+        """The model that the step under way asks for updates at, if it does."""
         self.round = 0
         quorums = circle.scheme.quorums
         self._least = max(quorums.tolerance.colluders + 2, circle.quorum)
@@ -111,7 +111,7 @@ class Driver:
                 self._observer(request)
 
     def _task(self, request: Request) -> Task:
-        self._asked_round = None
+        self._asked_round = self.at = None
         self._decode = lambda opened: encoding.decode_sum(self._code, opened)
         match request:
             case Update():
@@ -135,7 +135,7 @@ class Driver:
 
     def _update(self, request: Update) -> Task:
         self._asked_round = self.round = request.round
-        self.models.append(request.at.copy())
+        self.at = request.at.copy()
         return FreshSum(
             scheme=self.circle.scheme,
             length=self._code.length,
@@ -200,10 +200,10 @@ class Driver:
 
     def _dealers(self, t: int) -> set[int]:
         """Return who dealt in a round of the training run."""
-        log = self._store.log(self._history or self.circle.run)
-        if not 0 <= t < len(log):
-            raise PlanError(f"round {t} was asked for, and the history has {len(log)}")
-        return {held.dealer for held in log[t].dealers}
+        run = self._history or self.circle.run
+        if not 0 <= t < (rounds := len(self._store.log(run))):
+            raise PlanError(f"round {t} was asked for, and the history has {rounds}")
+        return set(self._store.dealers(run, t))
 
     def _stored_share(self, t: int, of: set[int]) -> Elements | None:
         dealers = sorted(self._dealers(t) & of)

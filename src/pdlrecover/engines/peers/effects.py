@@ -84,19 +84,3 @@ class Halt:
 
 
 Effect = Send | Compute | Remember | Opened | Serve | Blame | Note | Halt
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deadlines:
-    """How long a peer waits, in seconds."""
-
-    dealing: float = 30.0
-    """From its own dealing until it goes on without those that have not dealt."""
-    receipts: float = 5.0
-    """Until the leader proposes without those that have sent no receipt."""
-    view: float = 15.0
-    """Until the next leader is tried; it grows with every view."""
-    resend: float = 2.0
-    """Until what may have been lost is sent again; it doubles, up to 8 times that."""
-    behind: float = 1.0
-    """From being overtaken until the public answers are fetched."""

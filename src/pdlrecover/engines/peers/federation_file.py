@@ -14,24 +14,22 @@ type, and a key that is missing. Settings may be written with `-` or `_`. Garbag
 
 import base64
 import binascii
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import fields
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.member import Member
 from pdlrecover.engines.peers.membership import FORMAT, Membership
-from pdlrecover.engines.peers.plan import Deadlines, Model, Recovery, Training
-from pdlrecover.errors import MembershipError, PDLRecoverError
+from pdlrecover.engines.peers.plan import Model, Recovery, Training
+from pdlrecover.engines.peers.tables import as_toml, check_keys, read_table, shown
+from pdlrecover.errors import MembershipError
 from pdlrecover.sharing import Tolerance
-
-Table = TypeVar("Table")
 
 TABLES: dict[str, type] = {
     "tolerance": Tolerance,
@@ -46,28 +44,18 @@ _PEER = ("address", "signing", "sealing", "certificate")
 
 def read_federation(text: str) -> Membership:
     """Return the membership that a federation file says."""
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MembershipError(f"the federation file is not TOML: {error}") from error
-    _check_keys(values, ("format", "name", *TABLES, "peers"), "")
-    if type(found := values.get("format")) is not int or found != FORMAT:
-        raise MembershipError(
-            f"the federation file must say format = {FORMAT}, got {_shown(found)}; use the same "
-            "version of the program everywhere"
-        )
-    if not isinstance(values.get("name"), str):
-        raise MembershipError(f"name must be a text, got {_shown(values.get('name'))}")
-    for name in ("peers", *TABLES):
-        if name not in _OPTIONAL and name not in values:
-            raise MembershipError(f"the federation file needs a table [{name}]")
-        if not isinstance(values.get(name, {}), dict):
-            raise MembershipError(f"{name} must be a table, got {_shown(values[name])}")
-    tables: dict[str, Any] = {
-        name: _table(kind, values.get(name, {}), name) for name, kind in TABLES.items()
-    }
+    values = _values(text)
+    agreed = _agreed(values, ("peers", *TABLES))
     peers = tuple(_peer(name, peer) for name, peer in values["peers"].items())
-    return Membership(name=values["name"], peers=peers, **tables)
+    return Membership(peers=peers, **agreed)
+
+
+def found_federation(plan: str, invitations: Iterable[str]) -> Membership:
+    """Return the federation of those who were invited, by a plan: such a file without peers."""
+    values = _values(plan)
+    if "peers" in values:
+        raise MembershipError("the plan has peers already: leave [peers] to the invitations")
+    return Membership.invited(invitations, **_agreed({"format": FORMAT, **values}, tuple(TABLES)))
 
 
 def load_federation(path: Path) -> Membership:
@@ -94,7 +82,7 @@ def write_federation(membership: Membership) -> str:
         table = getattr(membership, name)
         for key in fields(kind):
             value = getattr(table, key.name)
-            lines.append(f"# {key.name} =" if value is None else f"{key.name} = {_toml(value)}")
+            lines.append(f"# {key.name} =" if value is None else f"{key.name} = {as_toml(value)}")
     for peer in membership.peers:
         lines += [
             "",
@@ -107,14 +95,42 @@ def write_federation(membership: Membership) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _values(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MembershipError(f"the federation file is not TOML: {error}") from error
+
+
+def _agreed(values: Mapping[str, Any], needed: tuple[str, ...]) -> dict[str, Any]:
+    """Return the name and the tables, checked."""
+    check_keys(values, ("format", "name", *TABLES, "peers"), "")
+    if type(found := values.get("format")) is not int or found != FORMAT:
+        raise MembershipError(
+            f"the federation file must say format = {FORMAT}, got {shown(found)}; use the same "
+            "version of the program everywhere"
+        )
+    if not isinstance(values.get("name"), str):
+        raise MembershipError(f"name must be a text, got {shown(values.get('name'))}")
+    for name in needed:
+        if name not in _OPTIONAL and name not in values:
+            raise MembershipError(f"the federation file needs a table [{name}]")
+        if not isinstance(values.get(name, {}), dict):
+            raise MembershipError(f"{name} must be a table, got {shown(values[name])}")
+    tables: dict[str, Any] = {
+        name: read_table(kind, values.get(name, {}), name) for name, kind in TABLES.items()
+    }
+    return {"name": values["name"], **tables}
+
+
 def _peer(name: str, values: Any) -> Member:
     path = f"peers.{name}"
     if not isinstance(values, dict):
-        raise MembershipError(f"{path} must be a table, got {_shown(values)}")
-    _check_keys(values, _PEER, path)
+        raise MembershipError(f"{path} must be a table, got {shown(values)}")
+    check_keys(values, _PEER, path)
     for key in _PEER:
         if not isinstance(values.get(key), str):
-            raise MembershipError(f"{path}.{key} must be a text, got {_shown(values.get(key))}")
+            raise MembershipError(f"{path}.{key} must be a text, got {shown(values.get(key))}")
     return Member(
         name=name,
         address=values["address"],
@@ -122,78 +138,6 @@ def _peer(name: str, values: Any) -> Member:
         sealing=_decoded(values["sealing"], f"{path}.sealing"),
         certificate=_certificate(values["certificate"], f"{path}.certificate"),
     )
-
-
-def _table(kind: type[Table], values: Mapping[str, Any], path: str) -> Table:
-    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type] # it is a dataclass
-    spelt = [key.replace("-", "_") for key in values]
-    if twice := {key for key in spelt if spelt.count(key) > 1}:
-        raise MembershipError(f"{path}.{min(twice)} is there twice, with - and with _")
-    values = dict(zip(spelt, values.values(), strict=True))
-    _check_keys(values, known, path)
-    checked = {key: _value(f"{path}.{key}", value, known[key]) for key, value in values.items()}
-    for key, a_field in known.items():
-        if key not in values and a_field.default is MISSING:
-            raise MembershipError(f"{path}.{key} is missing")
-    try:
-        return kind(**checked)
-    except MembershipError:
-        raise
-    except PDLRecoverError as error:
-        raise MembershipError(f"{path}: {error}") from error
-
-
-def _check_keys(values: Mapping[str, Any], known: Iterable[str], path: str) -> None:
-    known = list(known)
-    for key in values:
-        if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            where = f" in {path}" if path else ""
-            raise MembershipError(f"there is no setting called {key!r}{where}; {hint}")
-
-
-def _value(path: str, value: Any, a_field: "Field[Any]") -> Any:
-    hint: Any = a_field.type
-    kinds = [k for k in get_args(hint) if k is not type(None)] if _optional(hint) else [hint]
-    (kind,) = kinds
-    if get_origin(kind) is tuple:
-        fine = isinstance(value, list) and all(map(_is_whole, value))
-        value = tuple(value) if fine else value
-    elif kind is float:
-        fine = _is_whole(value) or type(value) is float
-        value = float(value) if fine else value
-    else:
-        fine = _is_whole(value) if kind is int else type(value) is kind
-    if not fine:
-        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-        raise MembershipError(
-            f"{path} must be {names.get(kind, 'a list of whole numbers')}, got {_shown(value)}"
-        )
-    return value
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int and abs(value) < 1 << 63
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)[:80]
-    except ValueError:  # an integer of thousands of digits
-        return "a number that is too long"
-
-
-def _optional(hint: Any) -> bool:
-    return isinstance(hint, UnionType)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return f'"{value}"'
-    return str(list(value)) if isinstance(value, tuple) else repr(value)
 
 
 def _decoded(text: str, path: str) -> bytes:

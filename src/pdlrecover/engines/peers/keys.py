@@ -1,71 +1,55 @@
-"""Keys for one federation: Ed25519 signatures, and sealing by HPKE (X25519, AES-256-GCM)."""
+"""One peer's keys and everybody's public ones, as the protocol uses them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublicKeys:
-    """What everybody knows of a peer."""
-
-    signing: bytes
-    sealing: bytes
+from pdlrecover.engines.peers.identity import Identity
+from pdlrecover.engines.peers.membership import Membership
+from pdlrecover.engines.peers.sealing import open_sealed, seal, sign, verify
+from pdlrecover.errors import ForgeryError
 
 
 class Keyring:
-    """One peer's private keys, and everybody's public ones."""
+    """Signs and opens as one peer; verifies and seals by number. See `sealing` for how."""
 
     def __init__(
         self,
         signing: Ed25519PrivateKey,
         sealing: X25519PrivateKey,
-        public: Sequence[PublicKeys],
+        public: Sequence[tuple[Ed25519PublicKey, X25519PublicKey]],
     ) -> None:
-        self._signing, self._sealing = signing, sealing
-        self._verifying = [Ed25519PublicKey.from_public_bytes(keys.signing) for keys in public]
-        self._recipients = [X25519PublicKey.from_public_bytes(keys.sealing) for keys in public]
+        """`public` has everybody's signing and sealing keys, in the order of the peers."""
+        self._signing, self._sealing, self._public = signing, sealing, tuple(public)
+
+    @classmethod
+    def of(cls, identity: Identity, membership: Membership) -> "Keyring":
+        """Return an identity's keys in its federation."""
+        public = [(peer.signing_key, peer.sealing_key) for peer in membership.peers]
+        return cls(identity.signing, identity.sealing, public)
 
     def sign(self, data: bytes) -> bytes:
         """Return this peer's signature."""
-        return self._signing.sign(data)
+        return sign(self._signing, data)
 
     def verify(self, peer: int, data: bytes, signature: bytes) -> bool:
         """Say whether a peer signed this."""
-        if not 0 <= peer < len(self._verifying):
+        if not 0 <= peer < len(self._public):
             return False
         try:
-            self._verifying[peer].verify(signature, data)
-        except InvalidSignature:
+            verify(self._public[peer][0], signature, data)
+        except ForgeryError:
             return False
         return True
 
     def seal(self, peer: int, data: bytes, context: bytes) -> bytes:
         """Return what only this peer can open, and only in this context."""
-        return _SUITE.encrypt(data, self._recipients[peer], info=context)
+        return seal(self._public[peer][1], data, context)
 
     def unseal(self, data: bytes, context: bytes) -> bytes | None:
         """Return what was sealed to this peer, or None if it was not, or is damaged."""
         try:
-            return _SUITE.decrypt(data, self._sealing, info=context)
-        except (InvalidTag, ValueError):
+            return open_sealed(self._sealing, data, context)
+        except (ForgeryError, ValueError):
             return None
-
-
-def new_keyrings(peers: int) -> list[Keyring]:
-    """Return fresh keys for so many peers at once: for trials, where one hand sets up all."""
-    signing = [Ed25519PrivateKey.generate() for _ in range(peers)]
-    sealing = [X25519PrivateKey.generate() for _ in range(peers)]
-    public = [
-        PublicKeys(
-            signing=s.public_key().public_bytes_raw(), sealing=e.public_key().public_bytes_raw()
-        )
-        for s, e in zip(signing, sealing, strict=True)
-    ]
-    return [Keyring(s, e, public) for s, e in zip(signing, sealing, strict=True)]

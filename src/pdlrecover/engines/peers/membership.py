@@ -12,21 +12,24 @@ Rules:
 import base64
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.invitation import read_invitation
 from pdlrecover.engines.peers.member import Member, check_name
-from pdlrecover.engines.peers.plan import Deadlines, Model, Recovery, Training
+from pdlrecover.engines.peers.plan import Model, Recovery, Training
 from pdlrecover.errors import MembershipError, ToleranceError
 from pdlrecover.sharing import Scheme, Tolerance
 
 LEAST_PEERS = 3
 FORMAT = 1
 
+_PEER = re.compile(r"peers\.[^.]+\.")
 _LASTING = ("name", "tolerance.", "model.", "training.")
 
 
@@ -137,14 +140,18 @@ class Membership:
 
 def differences(here: Membership, there: Membership) -> list[str]:
     """Say in words where two memberships differ."""
-    a, b = here.facts(), there.facts()
-    names = [{peer.name for peer in side.peers} for side in (here, there)]
+    return differing_facts(here.facts(), there.facts())
+
+
+def differing_facts(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
+    """Say in words where two sets of facts differ."""
+    names = [{path.split(".")[1] for path in side if _PEER.match(path)} for side in (here, there)]
     lone = dict.fromkeys(names[0] - names[1], "here") | dict.fromkeys(names[1] - names[0], "there")
     known = tuple(f"peers.{name}." for name in lone)
     return [f"peers.{name}: only {where}" for name, where in sorted(lone.items())] + [
-        f"{path}: {_said(a[path])} here, {_said(b[path])} there"
-        for path in sorted(a.keys() | b.keys())
-        if not path.startswith(known) and a[path] != b[path]
+        f"{path}: {_said(here.get(path))} here, {_said(there.get(path))} there"
+        for path in sorted(here.keys() | there.keys())
+        if not path.startswith(known) and here.get(path) != there.get(path)
     ]
 
 

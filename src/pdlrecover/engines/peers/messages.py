@@ -14,6 +14,7 @@ Rules:
     catching up     Position, Fetch, Answers
     cheats     Misdealt, Equivocation
     removals     RemovalProposal, Approval, Refusal
+    federation files that differ     Terms
 """
 
 import hashlib
@@ -204,6 +205,14 @@ class Refusal:
     why: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What the sender's federation file says, for a peer whose own has another digest."""
+
+    facts: bytes
+    """Every value by its path, as JSON."""
+
+
 Body = (
     Dealing
     | Receipt
@@ -218,6 +227,7 @@ Body = (
     | RemovalProposal
     | Approval
     | Refusal
+    | Terms
 )
 
 

@@ -4,8 +4,9 @@ Rules:
 
 - One method, a stream of chunks answered by one empty message. The bytes are the codec's; no schema
   compiler is involved.
-- Both sides show a certificate of the federation's authority. Its name is bound to the peer's
-  number: a client connects only to the name it wants, a server knows its caller by its name.
+- Both sides show a certificate that the federation knows. Its name is bound to the peer's number:
+  a client connects only to the name it wants, a server knows its caller by its name, and by the
+  very certificate where they are pinned.
 - Every send has a deadline, is tried a few times with growing pauses, and is then dropped: the
   protocol says again what matters.
 - To each peer there is a queue of its own, bounded in messages and bytes; when it is full the
@@ -16,6 +17,7 @@ Rules:
 
 import asyncio
 import random
+import ssl
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -31,13 +33,16 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """One peer's certificate and key, and the authority that all trust: PEM."""
+    """One peer's certificate and key, and what all trust: PEM."""
 
     authority: bytes
+    """An authority's certificate, or everybody's own."""
     certificate: bytes
     key: bytes
     names: tuple[str, ...]
     """The name in each peer's certificate (its DNS alternative name), in the peers' order."""
+    pinned: tuple[bytes, ...] = ()
+    """Each peer's very certificate in DER, in the peers' order; empty if names are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +143,13 @@ class Network:
         shown = context.auth_context().get("x509_subject_alternative_name", [])
         names = {name.decode() for name in shown}
         found = [peer for peer, name in enumerate(self._tls.names) if name in names]
-        return found[0] if len(found) == 1 and found[0] != self._me else None
+        if len(found) != 1 or found[0] == self._me:
+            return None
+        if self._tls.pinned:
+            pem = context.auth_context().get("x509_pem_cert", [b""])[0]
+            if ssl.PEM_cert_to_DER_cert(pem.decode()) != self._tls.pinned[found[0]]:
+                return None
+        return found[0]
 
 
 class _Link:

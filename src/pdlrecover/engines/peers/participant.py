@@ -49,6 +49,7 @@ class Participant:
         for entry in self._store.log(self._run):
             self.machine.replay(entry)
             self.task = self.driver.answer(entry)
+        self._keep_model()
         memory = self._store.recall(self._name)
         if not memory or int.from_bytes(memory[:8], "little") != self.machine.step:
             memory = bytes(8)
@@ -73,6 +74,7 @@ class Participant:
     def _begin(self, now: float, memory: bytes | None = None) -> list[Outcome]:
         if self.task is None:
             return []
+        self._store.reserve(self._run)
         return self._carry_out(self.machine.begin(self.task, now, memory), now)
 
     def _carry_out(self, effects: Sequence[Effect], now: float) -> list[Outcome]:
@@ -84,15 +86,22 @@ class Participant:
                     step = self.machine.step.to_bytes(8, "little")
                     self._store.remember(self._name, step + value)
                 case Opened(entry=entry, shares=shares):
-                    self._store.commit(self._run, entry, shares)
-                    self._store.remember(self._name, b"")
+                    self._store.commit(self._run, entry, shares, self.driver.at)
                     self.task = self.driver.answer(entry)
+                    self._keep_model()
                     opened = True
                 case Serve(to=to, first=first):
                     out.append(self.machine.answers(to, first, self._entries(first)))
                 case _:
                     out.append(effect)
         return [*out, *self._begin(now)] if opened else out
+
+    def _keep_model(self) -> None:
+        """Keep what the method came to, if it has; what was promised in its steps is done with."""
+        if self.driver.model is not None:
+            self._store.finish(self._run, self.driver.model)
+            if self._store.recall(self._name):
+                self._store.remember(self._name, b"")
 
     def _entries(self, first: int) -> list[Entry]:
         """Return entries from a step on, as many as one message should hold."""

@@ -1,16 +1,19 @@
 """A peer: the process that an organisation runs.
 
-1. It trains with the others until the plan's rounds are done; the model goes to
-   `trained.safetensors`.
+1. It trains with the others until the agreed rounds are done; the model goes to
+   `trained.safetensors`, and what was opened for it to `trained.json`.
 2. It waits for removals. Once one has passed, it recovers the model with the other kept peers; the
    model goes to `recovered-….safetensors`, and what was opened for it to `recovered-….json`.
 
 Started again after a crash it goes on where its store ends, and fetches what is public of the rest.
+What goes wrong in a run ends that run; a store that cannot be used, such as a full disk, ends the
+peer, between two steps.
 Recoveries do not wait for each other. All of the protocol happens in one task; only updates are
 computed elsewhere, in a thread.
 """
 
 import asyncio
+import json
 import logging
 import time
 from collections import Counter, deque
@@ -27,7 +30,8 @@ from pdlrecover.engines.peers.network import Limits, Network, Tls
 from pdlrecover.engines.peers.participant import Outcome, Participant
 from pdlrecover.engines.peers.report import serve_control, serve_metrics
 from pdlrecover.engines.peers.runs import Runs
-from pdlrecover.errors import CodecError, PDLRecoverError
+from pdlrecover.engines.peers.terms import Disagreement
+from pdlrecover.errors import CodecError, HistoryError, PDLRecoverError
 from pdlrecover.field import one_blas_thread
 
 LOG = logging.getLogger("pdlrecover.peer")
@@ -36,6 +40,9 @@ STATUS_SECONDS = 1.0
 KEPT_BLAMES = 200
 KEPT_EVIDENCE = 1000
 """So many pieces of evidence are written to disk."""
+CONTROL = "control"
+"""The local socket, in the peer's folder."""
+_CAUGHT = "caught"
 
 
 class Peer:
@@ -45,24 +52,27 @@ class Peer:
         self,
         runs: Runs,
         *,
-        addresses: Sequence[str],
         tls: Tls,
         limits: Limits | None = None,
         listen: str | None = None,
         metrics_port: int | None = None,
     ) -> None:
-        """`addresses` are where peers are reached, `listen` where this one listens if elsewhere.
+        """`listen` is where this peer listens, if not at the address that the others know.
 
         Metrics are served on a port of this machine if one is given.
         """
         one_blas_thread()
         runs.folder.mkdir(parents=True, exist_ok=True)
-        limits = limits or Limits(message_bytes=runs.largest_message)
+        members, deadlines = runs.membership.peers, runs.membership.deadlines
+        limits = limits or Limits(message_bytes=runs.largest_message, deadline=deadlines.message)
         self.runs, self.folder = runs, runs.folder
-        self.council = Council(runs.circle(NOTHING, range(runs.plan.peers)), runs.store)
+        self.names = [peer.name for peer in members]
+        circle = runs.circle(NOTHING, range(runs.peers))
+        self.council = Council(circle, runs.store, runs.membership.recovery.min_removed)
+        self.disagreement = Disagreement(circle, runs.membership)
         self.network = Network(
             me=runs.me,
-            addresses=addresses,
+            addresses=[peer.address for peer in members],
             tls=tls,
             receive=self._receive,
             limits=limits,
@@ -74,38 +84,51 @@ class Peer:
         """How each run came out: `done`, or why it stopped."""
         self.heard: dict[int, float] = {}
         self.blames: deque[dict[str, object]] = deque(maxlen=KEPT_BLAMES)
+        self.caught: dict[tuple[int, str], float] = self._recall_caught()
+        """Who was proven to have cheated, how, and when first."""
         self.counts: Counter[str] = Counter()
         self.desk = Desk(self)
         self._metrics_port = metrics_port
-        self._room = [asyncio.Semaphore(limits.waiting_messages) for _ in addresses]
+        self._room = [asyncio.Semaphore(limits.waiting_messages) for _ in members]
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(1, "pdlrecover-update")
         self._strange: set[tuple[int, bytes]] = set()
         self._gossip_at = self._status_at = 0.0
+        self._told_round: dict[bytes, int] = {}
         self._stopping = False
+        self._failure: PDLRecoverError | None = None
 
     async def run(self) -> None:
-        """Work until told to stop."""
+        """Work until told to stop; raise if there is no going on for this peer."""
         servers = []
         try:
             await self.network.start()
-            servers.append(await serve_control(self.folder / "control", self.desk.command))
+            servers.append(await serve_control(self.folder / CONTROL, self.desk.command))
             if self._metrics_port is not None:
                 servers.append(await serve_metrics(self._metrics_port, self.desk.metrics))
+            numbered = ", ".join(f"{i} {name}" for i, name in enumerate(self.names))
+            LOG.info("peer %s of %s", self.runs.me, numbered)
             self._begin(self.runs.training, self.runs.trainer())
             while not self._stopping:
                 await self._turn()
         finally:
             for server in servers:
                 server.close()
-            self.desk.write_status()
+            (self.folder / CONTROL).unlink(missing_ok=True)
+            self._write_status()
             await self.network.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """Stop soon; what is committed is kept."""
         self._stopping = True
         self._events.put_nowait(("stop", None))
+
+    def title(self, run: bytes) -> str:
+        """Return what a run is called in messages."""
+        return "training" if run == self.runs.training else f"recovery {run.hex()[:16]}"
 
     def say(self, outcomes: Sequence[Outcome]) -> None:
         """Carry out what the council wants, and begin what it has passed."""
@@ -139,7 +162,7 @@ class Peer:
             self._carry(NOTHING, self.council.again())
         if now >= self._status_at:
             self._status_at = now + STATUS_SECONDS
-            self.desk.write_status()
+            self._write_status()
 
     async def _receive(self, source: int, data: bytes) -> None:
         await self._room[source].acquire()
@@ -149,7 +172,9 @@ class Peer:
         self.heard[source] = now
         self.counts["messages"] += 1
         run = codec.peek_run(data)
-        if run in self.parts:
+        if self.disagreement.concerns(data):
+            self._carry(NOTHING, self.disagreement.receive(data, source, now))
+        elif run in self.parts:
             self._do(run, lambda p: p.receive(data, source, now))
         elif run == NOTHING:
             self.say(self.council.receive(data, source))
@@ -167,9 +192,9 @@ class Peer:
         if (source, run) not in self._strange and len(self._strange) < KEPT_BLAMES:
             self._strange.add((source, run))
             LOG.info(
-                "peer %s speaks of run %s, which is not known here (yet): a removal whose "
-                "approvals are on their way, or another plan or model than this peer's",
-                source,
+                "%s speaks of run %s, which is not known here (yet): a removal whose "
+                "approvals are on their way, or another model than this peer's",
+                self.names[source],
                 run.hex()[:16],
             )
 
@@ -178,13 +203,22 @@ class Peer:
         self._do(run, lambda p: p.start(time.monotonic()))
 
     def _do(self, run: bytes, act: Callable[[Participant], list[Outcome]]) -> None:
-        """Let a run act; what goes wrong in it ends this run at this peer, and no other."""
+        """Let a run act; what goes wrong in it ends this run at this peer, and no other.
+
+        A store that cannot be written or read any more ends the peer.
+        """
         participant = self.parts[run]
         try:
             self._carry(run, act(participant))
+        except HistoryError as error:
+            self._end(run, f"stopped: {error}")
+            self._failure = error
+            self.stop()
+            return
         except PDLRecoverError as error:
             self._end(run, f"stopped: {error}")
             return
+        self._tell_progress(run, participant)
         if participant.finished and run not in self.ended:
             self._finish(run, participant)
 
@@ -219,7 +253,11 @@ class Peer:
         self.counts["blames"] += 1
         facts: dict[str, object] = {"peer": peer, "what": what, "proven": bool(evidence)}
         self.blames.append({**facts, "time": time.time()})
-        LOG.warning("peer %s %s", peer, what, extra={"facts": facts})
+        LOG.warning("%s %s", self.names[peer], what, extra={"facts": facts})
+        if evidence and (peer, what) not in self.caught and len(self.caught) < KEPT_BLAMES:
+            self.caught[peer, what] = time.time()
+            told = [[*key, at] for key, at in self.caught.items()]
+            self.runs.store.remember(_CAUGHT, json.dumps(told).encode())
         place = self.folder / "evidence"
         for i, part in enumerate(evidence):
             self.counts["evidence"] += 1
@@ -228,11 +266,31 @@ class Peer:
                 name = f"{int(time.time())}-{self.counts['blames']}-peer-{peer}-{i}.bin"
                 (place / name).write_bytes(part)
 
+    def _recall_caught(self) -> dict[tuple[int, str], float]:
+        saved = self.runs.store.recall(_CAUGHT)
+        return {(peer, what): at for peer, what, at in json.loads(saved)} if saved else {}
+
+    def _tell_progress(self, run: bytes, participant: Participant) -> None:
+        """Say about twenty times how far a run is."""
+        done, rounds = participant.driver.round, self.runs.rounds
+        told = self._told_round.get(run, 0)
+        if done >= told + max(1, rounds // 20) or (done == rounds and told < rounds):
+            self._told_round[run] = done
+            facts = {"run": run.hex()[:16], "round": done, "rounds": rounds}
+            LOG.info("%s: round %s of %s", self.title(run), done, rounds, extra={"facts": facts})
+
+    def _write_status(self) -> None:
+        try:
+            self.desk.write_status()
+        except OSError as error:
+            LOG.warning("the status file cannot be written: %s", error.strerror)
+
     def _end(self, run: bytes, how: str) -> None:
         if run not in self.ended:
             self.ended[run] = how
-            LOG.info("run %s: %s", run.hex()[:16], how, extra={"facts": {"run": run.hex()[:16]}})
-            self.desk.write_status()
+            facts = {"run": run.hex()[:16]}
+            LOG.info("%s: %s", self.title(run), how, extra={"facts": facts})
+            self._write_status()
 
     def _finish(self, run: bytes, participant: Participant) -> None:
         if run == self.runs.training:
@@ -249,9 +307,8 @@ class Peer:
             run = removal.proposal.digest
             if run in self.parts or run in self.ended or self.runs.me not in removal.kept:
                 continue
-            LOG.info("removal %s has passed", run.hex()[:16])
+            LOG.info("removal %s has passed, the recovery begins", run.hex()[:16])
             try:
-                trained = self.parts[self.runs.training].driver
-                self._begin(run, self.runs.recoverer(removal, trained))
+                self._begin(run, self.runs.recoverer(removal))
             except PDLRecoverError as error:
                 self._end(run, f"stopped: {error}")

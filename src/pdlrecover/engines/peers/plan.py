@@ -1,4 +1,4 @@
-"""What a federation agrees to do: the model, training, recovery, and how long to wait.
+"""What a federation agrees to do: the model, training and recovery.
 
 Each class is one table of the federation file; a docstring under a field is its explanation there.
 """
@@ -121,23 +121,6 @@ class Recovery:
             return Options(schedule=schedule, open_pairs=self.open_pairs, block=self.block)
         except PDLRecoverError as error:
             raise MembershipError(f"recovery: {error}") from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deadlines:
-    """How long to wait, in seconds."""
-
-    message: float = 30.0
-    """For another peer to acknowledge a message."""
-    phase: float = 120.0
-    """For the others in one phase of a round: dealing, receipts, sub-secrets."""
-    leader: float = 60.0
-    """For a round's leader, before the next one takes over."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not 0 < value < math.inf:
-                raise MembershipError(f"deadlines.{name} must be above 0, got {value}")
 
 
 def _at_least(name: str, value: int, least: int) -> None:

@@ -94,7 +94,10 @@ async def ask(path: Path, command: dict[str, Any], timeout: float = 10.0) -> dic
     try:
         reader, writer = await asyncio.open_unix_connection(path)
     except OSError as error:
-        raise HistoryError(f"no peer is running at {path}: {error.strerror}") from error
+        raise HistoryError(
+            f"no peer is running in {path.parent} ({error.strerror}); start it by `pdlrecover peer "
+            f"run FEDERATION {path.parent}`"
+        ) from error
     try:
         writer.write(json.dumps(command).encode() + b"\n")
         line = await asyncio.wait_for(reader.readline(), timeout)

@@ -1,27 +1,35 @@
 """What a peer takes part in, the training and recoveries, and the files that come out of them."""
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
-import torch
 
+from pdlrecover.adversary import Attack
 from pdlrecover.engines.peers.circle import Circle
 from pdlrecover.engines.peers.contracts import Crypto, Store
 from pdlrecover.engines.peers.contribution import Contribution
 from pdlrecover.engines.peers.council import Removal
 from pdlrecover.engines.peers.driver import Driver
-from pdlrecover.engines.peers.effects import Deadlines
 from pdlrecover.engines.peers.machine import ANSWER_BYTES
+from pdlrecover.engines.peers.membership import Membership
 from pdlrecover.engines.peers.participant import Participant
 from pdlrecover.engines.peers.report import write_json
-from pdlrecover.engines.peers.run_plan import Plan
 from pdlrecover.errors import PlanError
-from pdlrecover.learning import FlatModel
+from pdlrecover.learning import Dataset, FlatModel
 from pdlrecover.recovery import methods
+from pdlrecover.recovery.methods import Settings
 from pdlrecover.recovery.requests import Method, Original, Vector
 from pdlrecover.recovery.retrain import train
+
+
+def training_run(membership: Membership, model: FlatModel) -> bytes:
+    """Return the name of the training run: a digest of all that it depends on in public."""
+    initial = hashlib.sha256(model.initial.astype("<f8").tobytes()).digest()
+    return hashlib.sha256(b"pdlrecover training" + membership.run_digest + initial).digest()
 
 
 class Runs:
@@ -31,91 +39,92 @@ class Runs:
         self,
         *,
         me: int,
-        federation: bytes,
-        plan: Plan,
-        module: torch.nn.Module,
-        x: torch.Tensor,
-        y: torch.Tensor,
+        membership: Membership,
+        model: FlatModel,
+        data: Dataset,
         crypto: Crypto,
         store: Store,
         folder: Path,
-        deadlines: Deadlines,
+        attack: Attack | None = None,
     ) -> None:
-        self.me, self.plan, self.folder, self.store = me, plan, folder, store
-        self._federation, self._crypto, self._deadlines = federation, crypto, deadlines
-        self._flat = FlatModel(module, tuple(x.shape[1:]))
-        self._scheme = plan.scheme
+        """Take `data`, its training part, as this peer's own; `attack` is for drills."""
+        self.me, self.membership, self.folder, self.store = me, membership, folder, store
+        self.peers, self.rounds = len(membership.peers), membership.training.rounds
+        self._crypto, self._flat = crypto, model
+        training = membership.training
+        self._optimizer = training.steps
         self._contribution = Contribution(
             peer=me,
-            peers=plan.peers,
-            model=self._flat,
-            x=x,
-            y=y,
-            size_bound=plan.size_bound,
-            batch_size=plan.batch_size,
-            seed=plan.seed,
-            bound=plan.bound,
-            l2=plan.l2,
-            fraction_bits=plan.fraction_bits,
+            peers=self.peers,
+            model=model,
+            x=data.train_x,
+            y=data.train_y,
+            size_bound=training.samples,
+            batch_size=training.batch_size,
+            seed=training.seed,
+            bound=training.bound,
+            l2=training.l2,
+            fraction_bits=training.fraction_bits,
+            attack=attack,
         )
-        self.training = plan.run(federation, self._flat)
+        self.training = training_run(membership, model)
         """The name of the training run."""
+
+    @property
+    def settings(self) -> Settings:
+        """How recoveries are done."""
+        options = self.membership.recovery.options(self.rounds)
+        return Settings(options=options, batch_size=self.membership.training.batch_size)
 
     @property
     def largest_message(self) -> int:
         """No honest peer sends more bytes at once: fetched answers, or a share with its proof."""
         update = 8 * self._contribution.code.length
-        return 2 * ANSWER_BYTES + 4 * update + 1000 * self.plan.peers
+        return 2 * ANSWER_BYTES + 4 * update + 1000 * self.peers
 
     def circle(self, run: bytes, peers: Sequence[int]) -> Circle:
         """Return the peers of a run, as this one sees it."""
         return Circle(
             me=self.me,
             peers=tuple(peers),
-            scheme=self._scheme,
+            scheme=self.membership.scheme,
             crypto=self._crypto,
-            federation=self._federation,
+            federation=self.membership.digest,
             run=run,
-            deadlines=self._deadlines,
+            deadlines=self.membership.deadlines,
         )
 
     def trainer(self) -> Participant:
         """Return this peer's part in the training."""
-        method = train(self._flat.initial, self.plan.optimizer, range(self.plan.rounds))
-        return self._participant(method, self.circle(self.training, range(self.plan.peers)))
+        method = train(self._flat.initial, self._optimizer, range(self.rounds))
+        return self._participant(method, self.circle(self.training, range(self.peers)))
 
-    def recoverer(self, removal: Removal, trained: Driver) -> Participant:
+    def recoverer(self, removal: Removal) -> Participant:
         """Return this peer's part in the recovery that a removal asks for."""
-        if trained.model is None:
+        models = self.store.models(self.training)
+        if len(models) != self.rounds + 1:
             raise PlanError("there is nothing to recover yet: the training has not ended here")
-        original = Original(
-            models=[*trained.models, trained.model],
-            optimizer=self.plan.optimizer,
-            code=self._contribution.code,
-        )
-        settings = replace(self.plan.settings, batch_size=self.plan.batch_size)
-        method = methods.start(removal.proposal.method, original, settings)
+        original = Original(models=models, optimizer=self._optimizer, code=self._contribution.code)
+        method = methods.start(removal.proposal.method, original, self.settings)
         circle = self.circle(removal.proposal.digest, removal.kept)
         return self._participant(method, circle, history=self.training)
 
     def write_trained(self, participant: Participant) -> None:
-        """Write the trained model."""
-        self._save("trained", participant)
+        """Write the trained model, and what was opened for it."""
+        self._write("trained", participant, {"peers": [p.name for p in self.membership.peers]})
 
     def write_recovered(self, participant: Participant, removal: Removal) -> None:
         """Write the recovered model, and what was opened for it."""
-        proposal = removal.proposal
-        name = f"recovered-{proposal.digest.hex()[:16]}"
-        self._save(name, participant)
+        proposal, names = removal.proposal, [peer.name for peer in self.membership.peers]
         told = {
-            "removed": sorted(proposal.removed),
+            "removal": proposal.digest.hex(),
+            "removed": [names[p] for p in sorted(proposal.removed)],
+            "kept": [names[p] for p in removal.kept],
             "reason": proposal.reason,
             "method": proposal.method,
-            "approved_by": sorted(removal.approvals),
-            "log": participant.machine.log.hex(),
-            "ledger": participant.driver.ledger.record(),
+            "approved_by": [names[p] for p in sorted(removal.approvals)],
         }
-        write_json(self.folder / f"{name}.json", told)
+        self._write(recovered_name(proposal.digest), participant, told)
 
     def _participant(
         self, method: Method, circle: Circle, history: bytes | None = None
@@ -125,12 +134,13 @@ class Runs:
             method=method,
             code=self._contribution.code,
             store=self.store,
-            contribute=self._contribution,
+            contribute=partial(self._contribution, phase="recovery" if history else "training"),
             history=history,
         )
         return Participant(driver, self.store)
 
-    def _save(self, name: str, participant: Participant) -> None:
+    def _write(self, name: str, participant: Participant, told: dict[str, Any]) -> None:
+        """Write NAME.safetensors, then NAME.json: once that is there, both are."""
         model: Vector | None = participant.driver.model
         if model is None:
             raise PlanError("a run that has not ended has no model to write")
@@ -139,3 +149,15 @@ class Runs:
         part = self.folder / f"{name}.part"
         safetensors.torch.save_file(tensors, part)
         part.rename(self.folder / f"{name}.safetensors")
+        told |= {
+            "model_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
+            "log": participant.machine.log.hex(),
+            "rounds": self.rounds,
+            "ledger": participant.driver.ledger.record(),
+        }
+        write_json(self.folder / f"{name}.json", told)
+
+
+def recovered_name(removal: bytes) -> str:
+    """Return what the files of a recovery are called."""
+    return f"recovered-{removal.hex()[:16]}"

@@ -1,0 +1,46 @@
+"""`pdlrecover history verify`: whether everything is as it was stored."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pdlrecover.cli.peer_files import Folder
+from pdlrecover.cli.peer_run import ask_passphrase
+from pdlrecover.engines.peers.enrolment import HISTORY, IDENTITY, history_key, verified
+from pdlrecover.engines.peers.identity import Identity
+from pdlrecover.engines.peers.settings import load_settings
+from pdlrecover.engines.peers.storage_key import StorageKey
+from pdlrecover.errors import HistoryError
+
+DAMAGED = 1
+"""The exit code of a history that is not whole."""
+
+
+def verify(
+    folder: Folder,
+    key_file: Annotated[
+        Path | None, typer.Option(help="The history's key, if not where the settings say.")
+    ] = None,
+) -> None:
+    """Look through a stopped peer's history: what is damaged, missing or put back, what is whole.
+
+    Nothing is changed.
+    """
+    if key_file is not None:
+        key = StorageKey.from_file(key_file)
+    else:
+        salt = Identity.load(folder / IDENTITY).salt
+        key = history_key(
+            folder, load_settings(folder), salt, ask_passphrase if sys.stdin.isatty() else None
+        )
+    found = verified(folder / HISTORY, key)
+    if not found:
+        raise HistoryError(f"there is no history in {folder / HISTORY} yet")
+    for name, verification in found.items():
+        typer.echo(f"{name}:")
+        for line in str(verification).splitlines():
+            typer.echo(f"  {line}")
+    if not all(verification.sound for verification in found.values()):
+        raise typer.Exit(DAMAGED)

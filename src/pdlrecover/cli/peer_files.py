@@ -1,0 +1,151 @@
+"""`pdlrecover peer init | federate | sign | compare`: a peer's files before it runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pdlrecover.engines.peers.enrolment import IDENTITY, signatures_path
+from pdlrecover.engines.peers.federation_file import (
+    found_federation,
+    load_federation,
+    write_federation,
+)
+from pdlrecover.engines.peers.identity import Identity
+from pdlrecover.engines.peers.invitation import invite
+from pdlrecover.engines.peers.member import check_name, split_address
+from pdlrecover.engines.peers.membership import differences
+from pdlrecover.engines.peers.settings import (
+    FILE,
+    Data,
+    Drill,
+    History,
+    Listening,
+    PeerSettings,
+    write_settings,
+)
+from pdlrecover.engines.peers.signatures import add_signature, check_signatures, sign_federation
+from pdlrecover.engines.peers.storage_key import VARIABLE, StorageKey
+from pdlrecover.errors import IdentityError, MembershipError
+
+DIFFERENT = 1
+"""The exit code of two federation files that differ."""
+
+Folder = Annotated[Path, typer.Argument(help="The peer's own folder.")]
+FederationFile = Annotated[Path, typer.Argument(help="The federation file.")]
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="A new folder for this peer's files.")],
+    name: Annotated[str, typer.Option(help="The peer's name: hospital-a.")],
+    address: Annotated[str, typer.Option(help="host:port, where the others reach it.")],
+    listen: Annotated[
+        str | None, typer.Option(help="host:port to listen on, if not the address.")
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(help="Make the history's key in this new file, on another disk if you can."),
+    ] = None,
+    data: Annotated[
+        str, typer.Option(help="A dataset's name, an .npz file, or a folder with x.npy and y.npy.")
+    ] = "digits",
+    drill: Annotated[
+        str | None, typer.Option(help="For drills only: the attack that this peer shall play.")
+    ] = None,
+) -> None:
+    """Make a peer's keys and settings in a new folder, and print its invitation."""
+    check_name(name)
+    split_address(address)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise IdentityError(f"{folder} exists already and is not empty; name a new folder")
+    network, attack = Listening(listen=listen), Drill(attack=drill)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    if key_file is not None:
+        StorageKey.create(key_file)
+    history = History(key_file=None if key_file is None else str(key_file.resolve()))
+    source = str(Path(data).resolve()) if Path(data).exists() else data
+    settings = PeerSettings(
+        data=Data(source=source), history=history, network=network, drill=attack
+    )
+    (folder / FILE).write_text(write_settings(settings))
+    identity = Identity.create(folder / IDENTITY, name)
+    invitation = invite(identity, address)
+    (folder / "invitation.txt").write_text(invitation + "\n")
+    typer.echo(f"{identity.id}: keys in {folder / IDENTITY}, settings in {folder / FILE}", err=True)
+    if key_file is None:
+        typer.echo(f"history's key: set {VARIABLE}, or type a passphrase at every start", err=True)
+    else:
+        typer.echo(f"history's key: {key_file}; without it the history is lost", err=True)
+    typer.echo("Send this line to whoever puts the federation together:", err=True)
+    typer.echo(invitation)
+
+
+def federate(
+    invitations: Annotated[
+        list[Path], typer.Argument(help="Files with one invitation on every line.")
+    ],
+    plan: Annotated[
+        Path, typer.Option(help="A TOML file: name, tolerance, model, training, recovery.")
+    ],
+    out: Annotated[Path, typer.Option(help="The new federation file.")] = Path("federation.toml"),
+) -> None:
+    """Put invitations and a plan together into a federation file, for all to sign."""
+    if out.exists():
+        raise MembershipError(f"{out} exists already; choose another name, or move it away")
+    lines = [line for path in invitations for line in _read(path).splitlines() if line.strip()]
+    try:
+        membership = found_federation(_read(plan), lines)
+    except MembershipError as error:
+        raise MembershipError(f"{plan} with {len(lines)} invitations: {error}") from error
+    out.write_text(write_federation(membership))
+    typer.echo(f"{out}: {len(membership.peers)} peers, digest {membership.digest.hex()}")
+    for peer in membership.peers:
+        typer.echo(f"  {peer.id} at {peer.address}")
+    typer.echo(
+        f"Every peer reads it, compares the ids, and runs: pdlrecover peer sign {out} FOLDER"
+    )
+
+
+def sign(
+    federation: FederationFile,
+    folder: Folder,
+    line: Annotated[
+        list[str] | None, typer.Option(help="Another peer's line, to add to the signatures.")
+    ] = None,
+) -> None:
+    """Sign the federation file as this peer, and say who else has to."""
+    membership = load_federation(federation)
+    own = sign_federation(Identity.load(folder / IDENTITY), membership)
+    path = signatures_path(federation)
+    text = path.read_text("utf-8") if path.exists() else ""
+    for each in (own, *(line or [])):
+        text = add_signature(text, each)
+    agreement = check_signatures(membership, text)
+    path.write_text(text)
+    typer.echo(own)
+    waiting = (*agreement.missing, *agreement.other)
+    left = f"still to sign: {', '.join(waiting)}" if waiting else "everybody has signed"
+    typer.echo(f"{path}: {left}", err=True)
+
+
+def compare(
+    here: Annotated[Path, typer.Argument(help="One federation file.")],
+    there: Annotated[Path, typer.Argument(help="Another one.")],
+) -> None:
+    """Say which fields of two federation files differ."""
+    found = differences(load_federation(here), load_federation(there))
+    for each in found:
+        typer.echo(each)
+    if found:
+        raise typer.Exit(DIFFERENT)
+    typer.echo("they say the same, whatever their form")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise MembershipError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise MembershipError(f"{path} is no text: {error}") from error

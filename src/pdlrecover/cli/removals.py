@@ -1,0 +1,122 @@
+"""`pdlrecover peer propose-removal | approve | recover`: decisions of an operator."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from pdlrecover.cli.common import INTERRUPTED
+from pdlrecover.cli.peer_files import Folder
+from pdlrecover.cli.peer_run import command, current_status
+from pdlrecover.engines.peers.runs import recovered_name
+from pdlrecover.errors import PlanError
+
+STOPPED = 1
+"""The exit code after a recovery that stopped."""
+LOOK_SECONDS = 0.5
+
+
+def propose_removal(
+    folder: Folder,
+    peers: Annotated[str, typer.Option(help="Names of those to remove; with commas.")],
+    reason: Annotated[str, typer.Option(help="left or malicious.")],
+    method: Annotated[str, typer.Option(help="How to recover.")] = "pdlrecover",
+    accept_differencing: Annotated[
+        bool,
+        typer.Option(
+            "--accept-differencing", help="Remove a single leaver although it reveals it."
+        ),
+    ] = False,
+) -> None:
+    """Propose to remove peers and recover the model without them; this peer approves."""
+    names = [name.strip() for name in peers.split(",") if name.strip()]
+    answer = command(
+        folder,
+        **{
+            "do": "propose-removal",
+            "removed": names,
+            "reason": reason,
+            "method": method,
+            "accept_differencing": accept_differencing,
+        },
+    )
+    name = answer["removal"][:16]
+    typer.echo(name)
+    typer.echo(f"The others approve by: pdlrecover peer approve FOLDER {name}", err=True)
+
+
+def approve(
+    folder: Folder,
+    removal: Annotated[str, typer.Argument(help="The removal's name, or how it begins.")],
+) -> None:
+    """Approve a removal; with enough approvals the recovery begins at every kept peer."""
+    answer = command(folder, do="approve", removal=removal)
+    told = next(
+        each
+        for each in command(folder, do="status")["removals"]
+        if each["removal"] == answer["approved"]
+    )
+    typer.echo(f"approved; {len(told['approvals'])} of {told['needed']} approvals are here")
+
+
+def recover(
+    folder: Folder,
+    removal: Annotated[
+        str | None, typer.Argument(help="Which removal; not needed if there is only one.")
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="Wait until it is done.")] = True,
+) -> None:
+    """Follow the recovery of an approved removal, until the model is there.
+
+    A running peer begins a recovery, or goes on with one, by itself; this shows how far it is.
+    """
+    last = ""
+    while True:
+        told, running = current_status(folder)
+        chosen = _chosen(told, removal)
+        if told["peer"] in chosen["removed"]:
+            raise PlanError(f"{told['peer']} is to be removed, and takes no part in the recovery")
+        run_told = told["runs"].get(chosen["removal"][:16])
+        text = _progress(chosen, run_told)
+        if text != last:
+            typer.echo(text)
+            last = text
+        if run_told is not None and run_told["outcome"] == "done":
+            path = folder / f"{recovered_name(bytes.fromhex(chosen['removal']))}.safetensors"
+            typer.echo(f"recovered: {path}")
+            return
+        if run_told is not None and run_told["outcome"] != "running":
+            raise typer.Exit(STOPPED)
+        if not running:
+            raise PlanError(
+                f"the peer in {folder} is not running; start it by `pdlrecover peer run FEDERATION "
+                f"{folder}`, and it goes on with the recovery"
+            )
+        if not wait:
+            return
+        try:
+            time.sleep(LOOK_SECONDS)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _chosen(told: dict[str, Any], removal: str | None) -> dict[str, Any]:
+    found: list[dict[str, Any]] = [
+        each for each in told["removals"] if each["removal"].startswith(removal or "")
+    ]
+    if len(found) != 1:
+        names = ", ".join(each["removal"][:16] for each in told["removals"]) or "none"
+        raise PlanError(
+            f"there is no single removal {removal or 'to follow'}; known here: {names}; propose "
+            "one by `pdlrecover peer propose-removal`"
+        )
+    return found[0]
+
+
+def _progress(chosen: dict[str, Any], run_told: dict[str, Any] | None) -> str:
+    if run_told is None:
+        got, needed = len(chosen["approvals"]), chosen["needed"]
+        if got >= needed:
+            return "approved; the recovery is about to begin"
+        return f"waiting for approvals: {got} of {needed}"
+    return f"round {run_told['round']} of {run_told['rounds']}: {run_told['outcome']}"

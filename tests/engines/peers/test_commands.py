@@ -1,0 +1,287 @@
+"""`pdlrecover peer …` and `history verify`: what they say, and what newcomers get wrong."""
+
+import contextlib
+import io
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lmdb
+import numpy as np
+import pytest
+import town
+from test_cli import run
+
+from pdlrecover.engines.peers.enrolment import Enrolment
+from pdlrecover.engines.peers.storage_key import VARIABLE
+from pdlrecover.history.records import Kind, round_key
+
+DEMO = Path(__file__).parents[3] / "examples" / "peers"
+
+
+@pytest.fixture
+def place(tmp_path):
+    town.settle(tmp_path)
+    return tmp_path
+
+
+def started(place, me="ash", federation="federation.toml"):
+    """Run a peer's command, which is expected to end at once."""
+    return run("peer", "run", str(place / federation), str(place / me))
+
+
+def refused(result, *words):
+    """Check that a command said one sentence, without a traceback."""
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr.replace("\n", " "), result.stderr
+
+
+def test_from_nothing_to_a_signed_federation(tmp_path):
+    for name, port in (("a", 7501), ("b", 7502), ("c", 7503)):
+        made = run(
+            "peer", "init", str(tmp_path / name), "--name", name, "--address", f"127.0.0.1:{port}",
+            "--key-file", str(tmp_path / "keys" / name),
+        )  # fmt: skip
+        assert made.returncode == 0, made.stderr
+        assert made.stdout.strip() == (tmp_path / name / "invitation.txt").read_text().strip()
+        assert made.stdout.startswith("pdlrecover-peer-1.")
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o700
+        for path in (tmp_path / name / "identity").iterdir():
+            assert path.stat().st_mode & 0o777 == 0o600
+    file = str(tmp_path / "federation.toml")
+    plan = tmp_path / "plan.toml"
+    text = (DEMO / "plan.toml").read_text().replace("dropouts = 2", "dropouts = 0")
+    plan.write_text(text.replace("samples = 300", "samples = 500"))
+    invitations = [str(tmp_path / name / "invitation.txt") for name in "abc"]
+    made = run("peer", "federate", *invitations, "--plan", str(plan), "--out", file)
+    assert made.returncode == 0, made.stderr
+    refused(
+        run("peer", "federate", *invitations, "--plan", str(plan), "--out", file), "exists already"
+    )
+    refused(started(tmp_path, "a"), "nobody has signed", "pdlrecover peer sign")
+    for name in "ab":
+        assert run("peer", "sign", file, str(tmp_path / name)).returncode == 0
+    refused(started(tmp_path, "a"), "c have not signed")
+    signed = run("peer", "sign", file, str(tmp_path / "c"))
+    assert "everybody has signed" in signed.stderr
+    assert Enrolment(Path(file), tmp_path / "a").me == 0
+
+
+def test_federation_files_that_differ_are_told_by_field(place):
+    here, there = place / "federation.toml", place / "theirs.toml"
+    there.write_text(here.read_text().replace("rounds = 10", "rounds = 12"))
+    differ = run("peer", "compare", str(here), str(there))
+    assert differ.returncode == 1
+    assert differ.stdout == "training.rounds: 10 here, 12 there\n"
+    assert run("peer", "compare", str(here), str(here)).returncode == 0
+    shutil.copy(place / "federation.signatures", place / "theirs.signatures")
+    refused(started(place, federation="theirs.toml"), "have signed another version")
+
+
+def test_missing_and_open_files_are_named_with_what_to_do(place):
+    refused(run("peer", "run", str(place / "nowhere.toml"), str(place / "ash")), "nowhere.toml")
+    refused(started(place, "oak"), "peer init", "peer.toml")
+    refused(run("peer", "status", str(place / "ash")), "no peer is running", "peer run")
+    refused(run("peer", "approve", str(place / "ash"), "00"), "no peer is running")
+    refused(run("peer", "recover", str(place / "ash")), "no peer is running")
+    refused(run("history", "verify", str(place / "ash")), "there is no history")
+    (place / "ash" / "identity" / "signing.key").chmod(0o644)
+    refused(started(place), "open to other users", "chmod 600")
+    (place / "birch" / "identity").chmod(0o755)
+    refused(started(place, "birch"), "open to other users", "chmod 700")
+    (place / "cedar" / "identity" / "tls.key").unlink()
+    refused(started(place, "cedar"), "tls.key", "cannot be read")
+    (place / "keys" / "elm.key").unlink()
+    refused(started(place, "elm"), "elm.key", "cannot be read")
+    (place / "fir" / "own.npz").unlink()
+    refused(started(place, "fir"), "own.npz is not there", "data.source")
+
+
+def test_a_peer_that_the_federation_does_not_know_is_told_so(place):
+    made = run(
+        "peer", "init", str(place / "oak"), "--name", "oak", "--address", "127.0.0.1:7999"
+    )  # fmt: skip
+    assert made.returncode == 0
+    refused(started(place, "oak"), "no peer is called 'oak'", "there are ash")
+    shutil.rmtree(place / "ash" / "identity")
+    shutil.copytree(place / "birch" / "identity", place / "ash" / "identity")
+    again = run("peer", "init", str(place / "new"), "--name", "elm", "--address", "127.0.0.1:7999")
+    assert again.returncode == 0
+    refused(started(place, "new"), "another signing key of elm")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--name", "Ash", "--address", "127.0.0.1:7999"], "lower-case"),
+        (["--name", "ash", "--address", "127.0.0.1"], "host:port"),
+        (["--name", "ash", "--address", "127.0.0.1:7999", "--listen", "here"], "host:port"),
+    ],
+)
+def test_init_makes_nothing_if_it_cannot_make_all(tmp_path, arguments, words):
+    refused(run("peer", "init", str(tmp_path / "ash"), *arguments), words)
+    assert not (tmp_path / "ash").exists()
+
+
+def test_keys_are_not_overwritten(place):
+    refused(
+        run("peer", "init", str(place / "ash"), "--name", "ash", "--address", "127.0.0.1:7999"),
+        "not empty",
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('source = "own.npz"', 'sauce = "own.npz"', "did you mean 'source'"),
+        ('source = "own.npz"', "source = 3", "data.source must be a text"),
+        ('source = "own.npz"', 'source = "digits"', "the federation's model takes [3]"),
+        ("# keep =", "keep = 0", "history.keep must be at least 1"),
+        ("[network]", '[drill]\nattack = "lie"\n[network]', "a drill's attack is one of"),
+        ("[network]", "[network", "is not TOML"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(place, old, new, words):
+    path = place / "ash" / "peer.toml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    refused(started(place), words)
+
+
+def test_data_that_do_not_fit_the_federation_are_refused(place):
+    x, y = town.datasets()[0]
+    for arrays, words in (
+        ({"x": x, "y": y + 1}, "labels 1 to 3"),
+        ({"x": np.tile(x, (5, 1)), "y": np.tile(y, 5)}, "at most 16"),
+        ({"x": x}, "arrays x and y"),
+        ({"x": x, "y": y.astype(float)}, "whole numbers"),
+        ({"x": x[:3], "y": y}, "one whole number for each"),
+    ):
+        np.savez(place / "ash" / "own.npz", **arrays)
+        refused(started(place), words)
+
+
+def test_a_port_in_use_is_said(place):
+    text = (place / "federation.toml").read_text()
+    port = int(re.search(r'"127\.0\.0\.1:(\d+)"', text)[1])
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        refused(started(place), f"cannot listen on 127.0.0.1:{port}")
+
+
+def archived(place, name="ash"):
+    """Give a peer a history of no rounds."""
+    enrolment = Enrolment(place / "federation.toml", place / name)
+    enrolment.archive(enrolment.storage_key()).close()
+    return place / name / "history" / "training"
+
+
+def test_a_wrong_key_does_not_open_a_history(place, monkeypatch):
+    archived(place)
+    (place / "keys" / "ash.key").write_text("ab" * 32)
+    refused(started(place), "the key does not open the history")
+    refused(run("history", "verify", str(place / "ash")), "the key does not open the history")
+    path = place / "ash" / "peer.toml"
+    path.write_text(path.read_text().replace("key_file", "# key_file"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    refused(started(place), "the history's key is not there", VARIABLE)
+
+
+def test_a_damaged_history_is_found_before_the_peer_starts(place):
+    enrolment = Enrolment(place / "federation.toml", place / "ash")
+    archive = enrolment.archive(enrolment.storage_key())
+    from pdlrecover.engines.peers.messages import Entry
+
+    for t in range(3):
+        entry = Entry(dealers=(), values=np.arange(3) + t)
+        archive.commit(archive._training, entry, {}, np.zeros(enrolment.model.size))
+    archive.close()
+    folder = place / "ash" / "history" / "training"
+    whole = run("history", "verify", str(place / "ash"))
+    assert whole.returncode == 0
+    assert "rounds that are whole: 0–2" in whole.stdout
+    with (
+        lmdb.open(str(folder), map_size=1 << 26) as env,
+        env.begin(write=True) as transaction,
+    ):
+        key = round_key(1, Kind.TOTAL)
+        record = bytearray(transaction.get(key))
+        record[-1] ^= 1
+        transaction.put(key, bytes(record))
+    found = run("history", "verify", str(place / "ash"))
+    assert found.returncode == 1
+    assert "round 1, opened sum: the record is damaged" in found.stdout
+    assert "rounds that are whole: 0, 2" in found.stdout
+    refused(started(place), "is damaged (round 1, opened sum", "history verify")
+
+
+def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
+    folder = str(place / "ash")
+    command = [sys.executable, "-m", "pdlrecover", "peer", "run", str(place / "federation.toml")]
+    with subprocess.Popen(
+        [*command, folder], stderr=subprocess.PIPE, text=True, env=town.environment()
+    ) as process:
+        while not (place / "ash" / "control").exists():
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        text = run("peer", "status", folder).stdout
+        as_json = run("peer", "status", folder, "--json").stdout
+        refused(run("history", "verify", folder), "another process is using the history")
+        removal = ("--peers", "fir", "--reason", "malicious")
+        refused(run("peer", "propose-removal", folder, *removal), "training has not ended")
+        refused(run("peer", "recover", folder), "no single removal")
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 0, said
+    assert "the same command goes on" in said
+    assert "ash of town: running" in text
+    assert "training: round 0 of 10, step 0, running" in text
+    assert "not heard for 30 s: birch, cedar, elm, fir" in text
+    assert "caught lying: nobody" in text
+    assert json.loads(as_json)["running"] is True
+    assert "not running; as it was" in run("peer", "status", folder).stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "init",
+        "federate",
+        "sign",
+        "compare",
+        "run",
+        "status",
+        "propose-removal",
+        "approve",
+        "recover",
+    ],
+)
+def test_every_command_shows_an_example(command):
+    told = run("peer", command, "--help")
+    assert "Example:" in told.stdout
+    assert f"pdlrecover peer {command}" in " ".join(told.stdout.split())
+
+
+@pytest.mark.slow
+def test_the_demonstration_ends_well_and_leaves_no_process(tmp_path):
+    with contextlib.closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1] % 20000 + 20000
+    environment = {**town.environment(), "PYTHON": sys.executable, "PORT": str(port)}
+    command = ["bash", str(DEMO / "demo.sh"), str(tmp_path / "demo")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the backdoor is gone" in done.stdout
+    assert "all kept peers hold the same model" in done.stdout
+    assert not list((tmp_path / "demo").glob("*/control"))
