@@ -24,7 +24,7 @@ ACCURACY_MARGIN = 0.005
 BACKDOOR_MARGIN = 0.02
 REMEMBERED = 0.3
 RIVAL = "accelerated-retrain"
-RIVAL_SHARES = (0.5, 0.65, 0.8)
+RIVAL_SHARES = (0.5, 0.6, 0.7, 0.8)
 """The rounds of accelerated retraining that are tried after Adam, as shares of the run's."""
 EASY = ("backdoor", LEAVERS)
 EASY_SHARE = 0.7

@@ -14,12 +14,11 @@ from pdlrecover.experiments.scale import LEAVERS, Scale
 
 ATTACKS = ("backdoor", LEAVERS, "dba", "lie")
 VARIANTS = (
-    "auto:preparation=10,polish=30",
-    "auto:preparation=16,polish=25",
-    "auto:preparation=20,polish=25",
+    "auto:preparation=8,period=9,polish=22",
+    "auto:preparation=10,period=7,polish=20",
     "auto:preparation=10,period=7,polish=25",
 )
-RIVALS = (0.65, 0.8)
+RIVALS = (0.6, 0.7)
 """Of accelerated retraining: rounds as shares of the run's."""
 COLUMNS = [
     "dataset",
