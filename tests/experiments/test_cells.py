@@ -44,3 +44,33 @@ def test_cells_run_once_and_broken_entries_again(tmp_path, monkeypatch):
         place.write_text(damage)
         again, before = run_cells([TINY], tmp_path)[0]["methods"], first[0]["methods"]
         assert again["retrain"]["accuracy"] == before["retrain"]["accuracy"]
+
+
+@pytest.mark.slow
+def test_what_is_borrowed_is_what_would_have_been_computed(tmp_path):
+    methods = ("retrain", "accelerated-retrain:rounds=5", "historical")
+    attacked = replace(TINY, attack="label-flip", methods=methods)
+    left = replace(TINY, malicious=0, leavers=2, methods=methods)
+    lent, borrowed = run_cells([left, attacked], tmp_path / "both", workers=1)
+    (alone,) = run_cells([attacked], tmp_path / "alone", workers=1)
+    for name, entry in borrowed["methods"].items():
+        own = alone["methods"][name]
+        for key in ("accuracy", "curve", "removed_loss", "remembered", "distance_to_retrain"):
+            assert entry[key] == own[key], (name, key)
+        assert entry.get("borrowed_from") == (key_of(left) if name in methods[:2] else None)
+        assert "borrowed_from" not in own
+    assert lent["methods"]["retrain"]["seconds"] == borrowed["methods"]["retrain"]["seconds"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attack": "backdoor"},
+        {"attack": "dba"},
+        {"malicious": 0, "leavers": 2},
+        {"undetected": 1, "attack": "label-flip"},
+        {"accused": 1, "attack": "label-flip"},
+    ],
+)
+def test_cells_that_must_not_borrow(changes):
+    assert cells._lender(replace(TINY, **changes)) is None

@@ -7,6 +7,9 @@ Rules:
   again when either has changed, and more methods can be added to one that is there.
 - An entry that cannot be read, is of another config, or is not complete is not trusted: it is run
   again, or goes on where it was.
+- Retraining knows nothing of the attack: it computes with the kept peers, from the first model.
+  So where an attack without a trigger is removed, what the same removal of honest leavers has
+  found is copied; the entry says so in `borrowed_from`.
 - As many cells as there are cores run at a time, each in a process of its own with one thread, so
   the times of methods within one cell can be compared.
 """
@@ -26,13 +29,17 @@ from pathlib import Path
 import pdlrecover
 from pdlrecover.errors import HistoryError
 from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.run import Record, run
+from pdlrecover.experiments.run import Record, begin, run
+from pdlrecover.experiments.scale import TARGETED
+from pdlrecover.recovery.methods import parse
 
 LAYERS = ("field", "sharing", "learning", "adversary", "history", "recovery", "engines")
 """What results depend on, besides the experiments' own `run.py`."""
 APART = ("engines/peers",)
 """What is in those layers and has no part in an experiment."""
 POLL_SECONDS = 1.0
+HISTORY_FREE = ("retrain", "accelerated-retrain")
+"""Methods that see nothing of the original run but its first model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +129,13 @@ def _run_missing(
     workers: int,
     watcher: Watcher | None,
 ) -> Iterator[tuple[str, Record]]:
-    """Run cells in processes of their own, longest first, and yield results as they come."""
+    """Run cells in processes of their own, and yield results as they come.
+
+    Those that can lend come first, then the longest.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     total, done = len(cells), 0
-    ordered = sorted(cells, key=lambda key: -_effort(cells[key]))
+    ordered = sorted(cells, key=lambda key: (_lender(cells[key]) is not None, -_effort(cells[key])))
     with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
         futures: dict[Future[Record], str] = {
             pool.submit(_run_one, cells[key], folder / key, data_dir): key for key in ordered
@@ -159,6 +169,7 @@ def _one_thread() -> None:
 def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
     """Run one cell; what is there and cannot be gone on with is thrown away."""
     progress = _Note(place / "progress")
+    _borrow(config, place)
     try:
         result = run(config, place, data_dir=data_dir, progress=progress)
     except HistoryError:
@@ -166,6 +177,31 @@ def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
         result = run(config, place, data_dir=data_dir, progress=progress)
     progress.path.unlink(missing_ok=True)
     return result
+
+
+def _lender(config: Config) -> Config | None:
+    """Return the cell in which as many honest peers leave, if retraining is the same there."""
+    targeted = config.attack.split(":")[0] in TARGETED
+    if not config.malicious or config.undetected or config.accused or targeted:
+        return None
+    return replace(config, malicious=0, leavers=config.malicious, attack=Config.attack)
+
+
+def _borrow(config: Config, place: Path) -> None:
+    """Begin a cell with what its lender has found, if that is done."""
+    lender = _lender(config)
+    if lender is None or (place / "result.json").exists():
+        return
+    names = tuple(name for name in config.methods if parse(name)[0] in HISTORY_FREE)
+    key = key_of(lender)
+    found = _cached(replace(lender, methods=names), place.parent / key)
+    if found is None:
+        return
+    (place / "models").mkdir(parents=True, exist_ok=True)
+    for name in names:
+        shutil.copy2(place.parent / key / "models" / f"{name}.npy", place / "models")
+    entries = {name: {**found["methods"][name], "borrowed_from": key} for name in names}
+    begin(config, place, entries)
 
 
 class _Note:

@@ -214,6 +214,12 @@ def run(
     return result
 
 
+def begin(config: Config, out: Path, methods: Record) -> None:
+    """Write a record that `run` goes on from: these methods are there already."""
+    out.mkdir(parents=True, exist_ok=True)
+    _write(out, {**_fresh_record(config), "methods": methods})
+
+
 def _keep(out: Path, name: str, state: State) -> None:
     """Write a method's model beside the record."""
     (out / "models").mkdir(exist_ok=True)
