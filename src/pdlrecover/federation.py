@@ -41,7 +41,7 @@ from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.optimizers import Rate
 from pdlrecover.recovery.removal import Reason, check_company, check_removal
-from pdlrecover.recovery.requests import Optimizer, Original
+from pdlrecover.recovery.requests import Optimizer, Original, Vector
 from pdlrecover.recovery.retrain import train
 from pdlrecover.sharing import Scheme, Tolerance
 
@@ -208,6 +208,7 @@ class Federation:
         """
         methods.check(method, clear=self.clear)
         settings = settings or methods.Settings(batch_size=self.population.batches.batch_size)
+        methods.check_plan(method, settings, rounds=self.original.rounds, removed=len(remove))
         kept = self.check_removal(remove, reason, accept_differencing=accept_differencing)
         self._recovered.append(frozenset(kept))
         outcome = self._simulation.drive(
@@ -247,6 +248,13 @@ class Federation:
             optimizer=self._optimizer,
             code=self.population.code,
         )
+
+    def unfinished(self, weights: Vector) -> State:
+        """Return a model that a recovery had come to when it failed, with its ledger so far."""
+        ledger = self._simulation.latest
+        if ledger is None:
+            raise PlanError("no recovery was begun")
+        return State(weights=weights, ledger=ledger, _flat=self._flat)
 
     def _state(self, outcome: Outcome) -> State:
         return State(weights=outcome.model, ledger=outcome.ledger, _flat=self._flat)

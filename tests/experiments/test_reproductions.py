@@ -104,7 +104,7 @@ def test_what_the_rival_needs_is_what_holds_in_every_cell():
         return ("backdoor", Results([record]))
 
     assert needed(FULL, [cell(50)]) == 50
-    assert needed(FULL, [cell(50), cell(65)]) == 65
+    assert needed(FULL, [cell(50), cell(65)]) == 70
     assert needed(FULL, [cell(50), cell(99)]) is None
 
 

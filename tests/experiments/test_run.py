@@ -13,6 +13,8 @@ from pdlrecover.experiments.bound import BOUND, measure_bound
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.figures import draw_curves
 from pdlrecover.experiments.run import run
+from pdlrecover.recovery.methods import METHODS, Entry
+from pdlrecover.recovery.requests import Stepped, Update
 
 SMALL = Config(
     peers=10,
@@ -187,3 +189,51 @@ def test_absent_and_lying_peers_change_nothing(tmp_path):
     np.testing.assert_array_equal(*models)
     assert first["methods"]["pdlrecover"]["liars"] == []
     assert second["methods"]["pdlrecover"]["liars"] == [8]
+
+
+def wild(run):
+    """Step to a model that is not finite, and ask for an exact round there."""
+    model = run.models[0]
+    for t in range(3):
+        total = yield Update(round=t, at=model)
+        model = model - 0.1 * total.values if t < 1 else np.full_like(model, np.nan)
+        yield Stepped(round=t, model=model, exact=True)
+    return model
+
+
+def test_a_method_that_diverges_is_a_result_and_stops_nothing(tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS, "wild", Entry(lambda run, settings: wild(run)))
+    result = run(replace(SMALL, methods=("wild", "retrain")), tmp_path)
+    entry = result["methods"]["wild"]
+    assert "not finite" in entry["diverged"]
+    assert entry["accuracy"] < 0.3
+    assert entry["exact_rounds"] == 3  # the last was asked for, and could not be answered
+    assert entry["removed_loss"] is entry["remembered"] is entry["distance_to_retrain"] is None
+    assert "diverged" not in result["methods"]["retrain"]
+    json.dumps(result, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("retrain:rounds=5", "has none"),
+        ("historical:polish=3", "has none"),
+        ("auto:rounds=5", "with KEY of preparation"),
+        ("pdlrecover:preparation=900", "do not fit a run of 40"),
+        ("pdlrecover:preparation=4,final=4", "KEY=NUMBER"),
+    ],
+)
+def test_variants_that_cannot_be_are_refused_before_anything_runs(method, message):
+    with pytest.raises(PlanError, match=message):
+        replace(SMALL, methods=(method,))
+
+
+def test_methods_about_the_removed_need_some():
+    with pytest.raises(PlanError, match="nobody is removed"):
+        replace(SMALL, malicious=0, methods=("fedrecovery",))
+
+
+def test_variants_with_several_keys_are_written_with_a_plus():
+    text = "retrain,auto:preparation=4+polish=3"
+    config = Config.from_values({"rounds": 40, "methods": text})
+    assert config.methods == ("retrain", "auto:preparation=4+polish=3")

@@ -167,7 +167,7 @@ def test_a_share_beyond_one_is_refused():
 
 def test_with_nobody_removed_there_is_nothing_to_roll_back():
     federation = small.trained(clear=True)
-    with pytest.raises(PlanError, match="sums of the removed peers, and none is"):
+    with pytest.raises(PlanError, match="takes away what removed peers have done"):
         federation.recover([], "crab")
 
 

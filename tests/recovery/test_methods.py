@@ -245,7 +245,7 @@ def test_a_replay_is_given_up_where_its_distance_passes_the_limit():
 def test_auto_has_variants():
     engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
     settings = Settings(auto=AutoOptions(gate=1e9, drift_limit=1e9, guard_limit=60))
-    engine.drive(start("auto:preparation=4,period=10,polish=3", engine.run, settings))
+    engine.drive(start("auto:preparation=4+period=10+polish=3", engine.run, settings))
     fresh = [r.round for r in engine.requests if isinstance(r, Update)]
     assert fresh[:4] == [0, 1, 2, 3]
     assert fresh[-4] < 57
@@ -310,7 +310,7 @@ def test_a_buffer_beyond_what_engines_keep_is_refused():
 def test_a_variant_changes_the_settings_it_names():
     engine = Quadratics(range(1, 4), sgd())
     settings = Settings(options=Options(schedule=SCHEDULE))
-    engine.drive(start("pdlrecover:preparation=6,final=0,block=2", engine.run, settings))
+    engine.drive(start("pdlrecover:preparation=6+final=0+block=2", engine.run, settings))
     exact = [r.round for r in engine.requests if isinstance(r, Stepped) and r.exact]
     assert exact[:7] == [0, 1, 2, 3, 4, 5, 5 + SCHEDULE.period]
     assert ROUNDS - 1 not in exact or (ROUNDS - 6) % SCHEDULE.period == 0

@@ -78,6 +78,8 @@ class Simulation:
     history: RunHistory
     clear: bool = False
     source: Source | None = None
+    latest: Ledger | None = None
+    """Of the method that was driven last, be it to its end or not."""
 
     def __post_init__(self) -> None:
         one_blas_thread()
@@ -93,7 +95,7 @@ class Simulation:
     ) -> Outcome:
         """Run a method to its end, answering its requests for the kept peers."""
         session = _Session(self, tuple(sorted(kept)), record, faults or Faults())
-        ledger = session.ledger
+        ledger = self.latest = session.ledger
         answer: Answer | None = None
         while True:
             try:

@@ -5,6 +5,7 @@ Rules:
 - A cell is one config. Its result is kept in `cache/<digest>`, where the digest is of the config
   without its methods, and of the source of everything that results depend on. So a cell is run
   again when either has changed, and more methods can be added to one that is there.
+- A cache belongs to one data folder: what the files contain is not looked at.
 - An entry that cannot be read, is of another config, or is not complete is not trusted: it is run
   again, or goes on where it was.
 - Retraining knows nothing of the attack: it computes with the kept peers, from the first model.
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache as remembered
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -34,7 +36,9 @@ from pdlrecover.experiments.scale import TARGETED
 from pdlrecover.recovery.methods import parse
 
 LAYERS = ("field", "sharing", "learning", "adversary", "history", "recovery", "engines")
-"""What results depend on, besides the experiments' own `run.py`."""
+"""What results depend on, besides some of the experiments' own files."""
+OWN = ("config.py", "forgetting.py", "run.py")
+LIBRARIES = ("torch", "numpy")
 APART = ("engines/peers",)
 """What is in those layers and has no part in an experiment."""
 POLL_SECONDS = 1.0
@@ -90,12 +94,15 @@ def source_digest() -> str:
     root = Path(pdlrecover.__file__).parent
     files = [path for layer in LAYERS for path in sorted((root / layer).rglob("*.py"))]
     digest = hashlib.sha256()
-    for path in [*files, root / "federation.py", root / "experiments" / "run.py"]:
+    experiments = [root / "experiments" / name for name in OWN]
+    for path in [*files, root / "federation.py", *experiments]:
         name = path.relative_to(root).as_posix()
         if name.startswith(APART):
             continue
         digest.update(name.encode())
         digest.update(path.read_bytes())
+    for library in LIBRARIES:
+        digest.update(f"{library} {version(library)}".encode())
     return digest.hexdigest()
 
 
@@ -115,7 +122,9 @@ def _cached(config: Config, place: Path) -> Record | None:
     try:
         result: Record = json.loads((place / "result.json").read_text())
         theirs = {**result["config"], "methods": None}
-        complete = result["complete"] and all(m in result["methods"] for m in config.methods)
+        complete = result["complete"] and all(
+            "accuracy" in result["methods"][name] for name in config.methods
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
     mine = {**json.loads(json.dumps(config.record())), "methods": None}
@@ -169,10 +178,10 @@ def _one_thread() -> None:
 def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
     """Run one cell; what is there and cannot be gone on with is thrown away."""
     progress = _Note(place / "progress")
-    _borrow(config, place)
     try:
+        _borrow(config, place)
         result = run(config, place, data_dir=data_dir, progress=progress)
-    except HistoryError:
+    except (HistoryError, OSError, ValueError, KeyError, TypeError):
         shutil.rmtree(place, ignore_errors=True)
         result = run(config, place, data_dir=data_dir, progress=progress)
     progress.path.unlink(missing_ok=True)

@@ -11,13 +11,12 @@ from typing import Any, Self, get_args, get_origin
 from pdlrecover.adversary import WAITING, strength_of
 from pdlrecover.engines.custody import Faults
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.methods import BASELINES, check, parse
+from pdlrecover.recovery.methods import BASELINES, Settings, check, check_plan
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.sharing import Tolerance
 
-SCHEDULED = {"pdlrecover", "retrain-k", "fine-tune-k", "replay-then-tune"}
 """The methods that go by PDLRecover's schedule, or by how many exact rounds it has."""
 EVALUATIONS = 50
 """How many points a curve of accuracy has, about."""
@@ -131,6 +130,8 @@ class Config:
             )
         for method in self.methods:
             check(method, clear=self.clear)
+            plan = Settings(options=self.options)
+            check_plan(method, plan, rounds=self.rounds, removed=len(self.removed))
         away = self.peers - len(self.removed) - self.absent - self.lying
         if self.clear and (self.absent or self.lying):
             raise PlanError("absent and lying peers need shares; leave --clear out")
@@ -139,8 +140,6 @@ class Config:
                 f"{self.absent} absent and {self.lying} lying peers are more than the kept ones "
                 f"can be, or than the {self.tolerance.liars} liars that are tolerated"
             )
-        if SCHEDULED.intersection(parse(name)[0] for name in self.methods):
-            self.schedule.check(self.rounds)
         _ = self.attack_strength, self.options, self.tolerance.quorums(self.peers)
 
     @classmethod

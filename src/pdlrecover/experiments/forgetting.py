@@ -5,19 +5,22 @@
 
 Held-out data is weighted to the removed peers' mix of classes; else a model that is merely better
 at some classes would seem to remember. The original model is 1 and retraining is 0. On one seed the
-noise is about ±0.3: average over seeds. Where the original itself remembers next to nothing the
-ratio has no meaning, and is None.
+noise is about ±0.3: average over seeds. Where the original itself remembers next to nothing, as
+after SGD with normal minibatches, the ratio has no meaning, and is None.
 Next to it stands the backdoor's success above that of retraining, which need not be zero itself.
 """
 
+import math
 from typing import Any
 
 from pdlrecover.engines.population import Population
 from pdlrecover.learning import Dataset, mean_loss
 from pdlrecover.recovery.requests import Vector
 
-MEASURABLE = 0.002
+MEASURABLE = 0.01
 """The least difference of gaps, in nats, that can be told from chance."""
+UNSCORED = ("certified-removal",)
+"""Methods whose models have scores that are no likelihoods: their losses say nothing."""
 
 Entry = dict[str, Any]
 
@@ -40,19 +43,25 @@ def losses(
             held_out += count * mean_loss(model, weights, test_x[same], test_y[same])
             counted += count
     return {
-        "held_out_loss": held_out / counted if counted else None,
-        "removed_loss": mean_loss(model, weights, x, y),
+        "held_out_loss": _finite(held_out / counted) if counted else None,
+        "removed_loss": _finite(mean_loss(model, weights, x, y)),
     }
+
+
+def _finite(value: float) -> float | None:
+    """Return a loss, or None for that of a model that has diverged."""
+    return value if math.isfinite(value) else None
 
 
 def add_forgetting(methods: dict[str, Entry], original: str) -> None:
     """Add `remembered` and `attack_success_above_retrain` to every entry; None without a value."""
     retrain = methods.get("retrain")
-    for entry in methods.values():
+    for name, entry in methods.items():
         entry["remembered"] = entry["attack_success_above_retrain"] = None
         if retrain is None:
             continue
-        entry["remembered"] = remembered(entry, methods[original], retrain)
+        if name.split(":")[0] not in UNSCORED:
+            entry["remembered"] = remembered(entry, methods[original], retrain)
         if entry["attack_success"] is not None and retrain["attack_success"] is not None:
             entry["attack_success_above_retrain"] = (
                 entry["attack_success"] - retrain["attack_success"]
@@ -66,7 +75,7 @@ def remembered(entry: Entry, original: Entry, retrain: Entry) -> float | None:
         return None
     of_entry, of_original, of_retrain = (gap for gap in gaps if gap is not None)
     scale = of_original - of_retrain
-    return (of_entry - of_retrain) / scale if abs(scale) >= MEASURABLE else None
+    return (of_entry - of_retrain) / scale if scale >= MEASURABLE else None
 
 
 def _gap(entry: Entry) -> float | None:

@@ -4,11 +4,13 @@ Rules:
 
 - A method's result is written as soon as it is there, so an interrupted experiment goes on where
   it was when the same command is given again; the training history stays beside it until the end.
+- A method that diverges gets the accuracy of the last model it came to, and the entry says so.
 - Noise that a method adds is a function of the seed, so that a result can be repeated.
 - Rates are fractions of 1. Seconds are the engine's: evaluation and progress are not in them.
 """
 
 import json
+import math
 import platform
 import subprocess
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from pdlrecover.adversary import Attack, attack_success
 from pdlrecover.adversary import build as build_attack
 from pdlrecover.engines.population import populate
 from pdlrecover.engines.state import State
-from pdlrecover.errors import HistoryError
+from pdlrecover.errors import HistoryError, RangeError
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.forgetting import add_forgetting, losses
 from pdlrecover.federation import Federation
@@ -130,6 +132,8 @@ class Curve:
     def __init__(self, world: World, name: str, progress: Progress | None) -> None:
         self._world, self._name, self._progress = world, name, progress
         self._last = 0
+        self.model: Vector = world.federation.population.updates.model.initial
+        """The latest."""
         self.rounds: list[int] = []
         self.accuracy: list[float] = []
         self.attack_success: list[float | None] = []
@@ -137,6 +141,7 @@ class Curve:
     def __call__(self, step: Stepped) -> None:
         """Take note of a round."""
         self._last += 1
+        self.model = step.model
         if (self._last - 1) % self._world.config.evaluate_every == 0:
             self.measure(self._last, step.model)
         if self._progress:
@@ -206,7 +211,8 @@ def run(
     if "retrain" in result["methods"]:
         retrained = _kept(out, "retrain")
         for name, entry in result["methods"].items():
-            entry["distance_to_retrain"] = norm(_kept(out, name) - retrained)
+            distance = norm(_kept(out, name) - retrained)
+            entry["distance_to_retrain"] = distance if math.isfinite(distance) else None
     add_forgetting(result["methods"], POISONED)
     world.federation.history.discard()
     result["complete"] = True
@@ -262,16 +268,21 @@ def _recover(world: World, name: str, result: Record, progress: Progress | None)
     )
     if progress:
         progress.start(name, config.rounds)
-    state = world.federation.recover(
-        world.removed,
-        name,
-        reason=config.reason,
-        faults=config.faults,
-        settings=settings,
-        accept_differencing=config.accept_differencing,
-        observer=curve,
-    )
-    result["methods"][name] = _entry(world, state, curve)
+    try:
+        state = world.federation.recover(
+            world.removed,
+            name,
+            reason=config.reason,
+            faults=config.faults,
+            settings=settings,
+            accept_differencing=config.accept_differencing,
+            observer=curve,
+        )
+    except RangeError as error:
+        state = world.federation.unfinished(curve.model)
+        result["methods"][name] = {**_entry(world, state, curve), "diverged": str(error)}
+    else:
+        result["methods"][name] = _entry(world, state, curve)
     if progress:
         progress.end(name)
     return state

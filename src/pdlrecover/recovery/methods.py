@@ -20,8 +20,7 @@ from pdlrecover.recovery.requests import Method, Original
 from pdlrecover.recovery.retrain import retrain
 
 PLANNED = ("preparation", "period", "final", "buffer")
-VARIED = (*PLANNED, "block", "rounds", "polish")
-"""What a variant may change; `rounds` is k of the methods that have one, `polish` is of auto."""
+"""What a variant may change of a schedule."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,7 @@ class Settings:
         return SystemSource() if self.noise_seed is None else Seeded(f"{name} {self.noise_seed}")
 
     def varied(self, overrides: dict[str, int]) -> "Settings":
-        """Return these settings with some numbers changed; see `VARIED`."""
+        """Return these settings with the numbers of a variant."""
         rounds = overrides.get("rounds")
         plan = {k: v for k, v in overrides.items() if k in PLANNED}
         block = overrides.get("block", self.options.block)
@@ -85,17 +84,28 @@ class Entry:
     """Whether it runs on shares: it asks for nothing that is not opened there."""
     needs: str = "single peers' updates"
     """What it asks for that is not."""
+    varies: tuple[str, ...] = ()
+    """What its variants may change: see `Settings.varied`."""
+    removes: bool = False
+    """Whether it is about the removed peers' own updates, so that there must be some."""
 
 
 METHODS: dict[str, Entry] = {
     "retrain": Entry(lambda run, s: retrain(run)),
     "historical": Entry(lambda run, s: historical(run)),
-    "pdlrecover": Entry(lambda run, s: pdlrecover(run, s.options)),
-    "auto": Entry(lambda run, s: auto(run, s.batch_size, s.auto)),
-    "retrain-k": Entry(lambda run, s: retrain(run, s.exact_rounds(run))),
-    "fine-tune-k": Entry(lambda run, s: fine_tune(run, s.exact_rounds(run))),
-    "replay-then-tune": Entry(lambda run, s: historical(run, tuned=s.exact_rounds(run))),
-    "accelerated-retrain": Entry(lambda run, s: accelerated_retrain(run, s.accelerated_rounds)),
+    "pdlrecover": Entry(lambda run, s: pdlrecover(run, s.options), varies=(*PLANNED, "block")),
+    "auto": Entry(
+        lambda run, s: auto(run, s.batch_size, s.auto),
+        varies=("preparation", "period", "buffer", "polish"),
+    ),
+    "retrain-k": Entry(lambda run, s: retrain(run, s.exact_rounds(run)), varies=("rounds",)),
+    "fine-tune-k": Entry(lambda run, s: fine_tune(run, s.exact_rounds(run)), varies=("rounds",)),
+    "replay-then-tune": Entry(
+        lambda run, s: historical(run, tuned=s.exact_rounds(run)), varies=("rounds",)
+    ),
+    "accelerated-retrain": Entry(
+        lambda run, s: accelerated_retrain(run, s.accelerated_rounds), varies=("rounds",)
+    ),
 }
 BASELINES = tuple(METHODS)
 """What a sensible user would try; rivals are asked for by name, most need more than sums."""
@@ -103,22 +113,26 @@ BASELINES = tuple(METHODS)
 METHODS |= {
     "fedrecover": Entry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
     "fed-eraser": Entry(lambda run, s: fed_eraser(run, s.fed_eraser), private=False),
-    "crab": Entry(lambda run, s: crab(run, s.crab), private=False),
+    "crab": Entry(lambda run, s: crab(run, s.crab), private=False, removes=True),
     "delta-grad": Entry(lambda run, s: delta_grad(run, s.delta_grad)),
-    "fedrecovery": Entry(lambda run, s: fed_recovery(run)),
+    "fedrecovery": Entry(lambda run, s: fed_recovery(run), removes=True),
     "fedrecovery-noise": Entry(
-        lambda run, s: fed_recovery(run, s.noise, s.source("fedrecovery-noise"))
+        lambda run, s: fed_recovery(run, s.noise, s.source("fedrecovery-noise")), removes=True
     ),
     "certified-removal": Entry(
         lambda run, s: certified_removal(run, s.removal, s.source("certified-removal")),
         private=False,
+        removes=True,
         needs="Hessians over peers' whole data",
     ),
 }
 
+SCHEDULED = ("pdlrecover", "retrain-k", "fine-tune-k", "replay-then-tune")
+"""Methods whose exact rounds are planned by PDLRecover's schedule, which must fit the run."""
+
 
 def start(name: str, run: Original, settings: Settings) -> Method:
-    """Start the method of this name, or a variant of it: `pdlrecover:preparation=10,final=5`."""
+    """Start the method of this name, or a variant of it: `pdlrecover:preparation=10+final=5`."""
     base, overrides = parse(name)
     return METHODS[base].start(run, settings.varied(overrides))
 
@@ -128,13 +142,15 @@ def parse(name: str) -> tuple[str, dict[str, int]]:
     base, _, rest = name.partition(":")
     if base not in METHODS:
         raise PlanError(f"no method is called {base!r}; there are {', '.join(METHODS)}")
-    overrides = {}
-    for part in rest.split(",") if rest else ():
+    overrides, varies = {}, METHODS[base].varies
+    for part in rest.split("+") if rest else ():
         key, _, value = part.partition("=")
-        if key not in VARIED or not value.isdecimal():
+        if not varies:
+            raise PlanError(f"{name!r} is no variant of {base}, which has none")
+        if key not in varies or not value.isdecimal():
             raise PlanError(
-                f"{name!r} is no variant of {base}: write {base}:KEY=NUMBER with KEY of "
-                f"{', '.join(VARIED)}"
+                f"{name!r} is no variant of {base}: write {base}:KEY=NUMBER+… with KEY of "
+                f"{', '.join(varies)}"
             )
         overrides[key] = int(value)
     return base, overrides
@@ -142,10 +158,19 @@ def parse(name: str) -> tuple[str, dict[str, int]]:
 
 def check(name: str, *, clear: bool = True) -> None:
     """Raise if no method has this name, or if it cannot run on shares and is to."""
-    base, overrides = parse(name)
-    Settings().varied(overrides)
+    base, _ = parse(name)
     if not clear and not METHODS[base].private:
         raise PlanError(
             f"{base} needs {METHODS[base].needs}, which are never opened on shares; run it in the "
             "clear (--clear), or leave it out"
         )
+
+
+def check_plan(name: str, settings: Settings, *, rounds: int, removed: int) -> None:
+    """Raise if a method has no room in a run of so many rounds, or nobody's work to take away."""
+    base, overrides = parse(name)
+    varied = settings.varied(overrides)
+    if base in SCHEDULED:
+        varied.options.schedule.check(rounds)
+    if METHODS[base].removes and not removed:
+        raise PlanError(f"{base} takes away what removed peers have done, and nobody is removed")

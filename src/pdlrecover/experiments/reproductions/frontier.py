@@ -34,7 +34,7 @@ def _plans(rounds: int, *, adam: bool) -> tuple[str, ...]:
     ]
     base = max(2, rounds // 5 if adam else rounds // 40)
     plans = [
-        f"pdlrecover:preparation={max(2, round(base * p))},period={period},final={round(base * f)}"
+        f"pdlrecover:preparation={max(2, round(base * p))}+period={period}+final={round(base * f)}"
         for p, f in ((0.5, 0.5), (1, 0.5), (1, 1))
         for period in ((5, 10) if adam else (15, 30, 60))
     ]
