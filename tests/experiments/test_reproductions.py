@@ -6,8 +6,9 @@ from pdlrecover.experiments import paper
 from pdlrecover.experiments.cells import run_cells
 from pdlrecover.experiments.collection import Results
 from pdlrecover.experiments.document import Document
+from pdlrecover.experiments.judgement import holds
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
-from pdlrecover.experiments.reproductions.attacks import holds, needed, rivals
+from pdlrecover.experiments.reproductions.attacks import needed, rivals
 from pdlrecover.experiments.reproductions.frontier import modelled_seconds
 from pdlrecover.experiments.scale import ATTACKS, FULL, QUICK, Scale
 
@@ -100,8 +101,8 @@ def test_what_the_rival_needs_is_what_holds_in_every_cell():
         entries = {
             name: entry(0.90 if k >= least else 0.80, 0.0, k) for k, name in rivals(FULL).items()
         }
-        record = {"config": {}, "methods": {"retrain": entry(0.90, 0.0, 100), **entries}}
-        return ("backdoor", Results([record]))
+        methods = {"retrain": entry(0.90, 0.0, 100), **entries}
+        return Results([{"config": {"leavers": 0}, "methods": methods}])
 
     assert needed(FULL, [cell(50)]) == 50
     assert needed(FULL, [cell(50), cell(65)]) == 70

@@ -62,16 +62,17 @@ class Results(Sequence[Record]):
         return Mean(value=statistics.fmean(values), spread=spread, count=len(values))
 
     def curve(self, method: str, key: str = "accuracy") -> Series | None:
-        """Return a method's curve over rounds, in percent, averaged over these records."""
+        """Return a method's curve over the rounds that all these records have, in percent."""
         curves = [r["methods"][method]["curve"] for r in self if method in r["methods"]]
         curves = [c for c in curves if c[key] and None not in c[key]]
         if not curves:
             return None
-        length = min(len(c["round"]) for c in curves)
-        columns = [[100 * c[key][i] for c in curves] for i in range(length)]
+        values = [dict(zip(c["round"], c[key], strict=True)) for c in curves]
+        common = sorted(set.intersection(*(set(each) for each in values)))
+        columns = [[100 * each[t] for each in values] for t in common]
         return Series(
             name=method,
-            x=[float(t) for t in curves[0]["round"][:length]],
+            x=[float(t) for t in common],
             y=[statistics.fmean(column) for column in columns],
             spread=[statistics.stdev(c) if len(c) > 1 else 0.0 for c in columns],
         )

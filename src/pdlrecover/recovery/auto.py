@@ -3,7 +3,7 @@
 1. A plain SGD or momentum run with normal minibatches: accelerated retraining matches retraining
    in a twentieth of the rounds, so nothing is replayed.
 2. Tiny minibatches (at most 4): the history averages out noise that fresh rounds would have to
-   average again, so PDLRecover replays it.
+   average again, so PDLRecover replays it, with few exact rounds.
 3. An Adam run: first the *gate*. Open the kept peers' mean stored update over the last 10% of the
    rounds and over the first 5, and take the ratio q of their norms. A large q (or one that is not
    finite) says that the run ended where the kept peers' gradient is large, so it was pulled
@@ -36,6 +36,12 @@ class AutoOptions:
 
     tiny_batch: int = 4
     """Minibatches up to this size count as tiny."""
+    tiny_schedule: Schedule = field(
+        default_factory=lambda: Schedule(preparation=10, period=100, final=10)
+    )
+    """Of the replay of a run with tiny minibatches."""
+    tiny_rescue: int = 80
+    """Fresh Adam rounds after such a replay that was given up."""
     gate: float = 0.5
     """The largest q with which the history is replayed."""
     schedule: Schedule = field(default_factory=lambda: Schedule(preparation=8, period=9, final=0))
@@ -62,11 +68,16 @@ def auto(run: Original, batch_size: int, options: AutoOptions | None = None) -> 
     if not adam and batch_size > options.tiny_batch:
         return (yield from accelerated_retrain(run, min(DEFAULT_ROUNDS, run.rounds)))
     if not adam:
-        block = 20 if options.open_pairs else None
-        replay = Options(
-            open_pairs=options.open_pairs, block=block, schedule=_fitted(run, Schedule())
+        tiny = Options(
+            open_pairs=options.open_pairs,
+            block=20 if options.open_pairs else None,
+            schedule=_fitted(run, options.tiny_schedule),
+            drift_limit=options.drift_limit,
         )
-        return (yield from pdlrecover(run, replay))
+        try:
+            return (yield from pdlrecover(run, tiny))
+        except HopelessError as given_up:
+            return (yield from _fresh(run, given_up.model, options.tiny_rescue))
     q = yield from gate(run)
     if not q <= options.gate:
         return (yield from accelerated_retrain(run, math.ceil(options.retrain * run.rounds)))

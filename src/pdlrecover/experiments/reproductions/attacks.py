@@ -1,30 +1,26 @@
 """Every method under every attack, after SGD and after Adam: where recovery holds up.
 
-A cell holds if the mean accuracy is within half a point of retraining's, the backdoor's success at
-most two points above retraining's, and the exact rounds within what is allowed: a tenth of the
-rounds after SGD; after Adam as many as accelerated retraining needs, and for a backdoor and for
-leavers at most 0.7 of that. Where honest peers left, what is remembered must be at most 0.3. A cell
-that misses is shown as missing.
+A cell holds by the promises of `judgement`, within so many exact rounds: a tenth of the rounds
+after SGD; after Adam as many as accelerated retraining needs, and for a backdoor and for leavers at
+most 0.7 of that. A cell that misses is shown as missing.
 
-What accelerated retraining needs is the smallest of the tried numbers of rounds with which it holds
-in every cell after Adam: nobody knows beforehand which cell they are in. The number that would have
-done in the one cell stands beside it.
+What accelerated retraining needs is read in two ways. *In all cells*: the smallest of the tried
+numbers of rounds with which it holds in every cell after Adam, since nobody knows beforehand which
+cell they are in. *Here*: the smallest that would have done in this one cell.
 """
 
 from pdlrecover.experiments.collection import Results, number, percent
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
+from pdlrecover.experiments.judgement import gap, holds, points, word, worst
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.run import POISONED
 from pdlrecover.experiments.scale import ATTACKS, LEAVERS, Scale
 from pdlrecover.recovery.methods import BASELINES
 
 ALL = (*ATTACKS, LEAVERS)
-ACCURACY_MARGIN = 0.005
-BACKDOOR_MARGIN = 0.02
-REMEMBERED = 0.3
 RIVAL = "accelerated-retrain"
-RIVAL_SHARES = (0.5, 0.6, 0.7, 0.8)
+RIVAL_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 """The rounds of accelerated retraining that are tried after Adam, as shares of the run's."""
 EASY = ("backdoor", LEAVERS)
 EASY_SHARE = 0.7
@@ -38,10 +34,13 @@ COLUMNS = [
     "minus retrain (points)",
     "backdoor (%)",
     "above retrain (points)",
+    "worst seed (points)",
     "remembered",
     "exact rounds",
     "allowed",
     "holds",
+    "allowed by the need here",
+    "holds by it",
 ]
 
 
@@ -85,51 +84,44 @@ def of_attack(results: Results, attack: str) -> Results:
     )
 
 
-def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | None:
-    """Say whether a method holds in these cells; None if it was not run."""
-    accuracy, retrain = of.mean(method, "accuracy"), of.mean("retrain", "accuracy")
-    exact = of.mean(method, "exact_rounds")
-    if accuracy is None or retrain is None or exact is None:
-        return None
-    above = of.mean(method, "attack_success_above_retrain")
-    remembered = of.mean(method, "remembered") if left else None
-    return (
-        accuracy.value >= retrain.value - ACCURACY_MARGIN
-        and (above is None or above.value <= BACKDOOR_MARGIN)
-        and exact.value <= allowed
-        and (remembered is None or remembered.value <= REMEMBERED)
-    )
-
-
-def needed(scale: Scale, cells: list[tuple[str, Results]]) -> int | None:
+def needed(scale: Scale, cells: list[Results]) -> int | None:
     """Return the fewest rounds of accelerated retraining that hold in all these cells, or None."""
     for k, name in sorted(rivals(scale).items()):
-        if all(holds(of, name, k, left=attack == LEAVERS) for attack, of in cells):
+        if all(holds(of, name, k, left=_left(of)) for of in cells):
             return k
     return None
 
 
-def _row(of: Results, method: str, attack: str, allowed: float) -> list[Cell]:
+def _left(of: Results) -> bool:
+    """Say whether honest peers left."""
+    return bool(of[0]["config"]["leavers"])
+
+
+def _row(of: Results, method: str, attack: str, allowed: float, here: float | None) -> list[Cell]:
     config = of[0]["config"]
-    accuracy, retrain = of.mean(method, "accuracy"), of.mean("retrain", "accuracy")
-    above = of.mean(method, "attack_success_above_retrain")
-    gap = None if accuracy is None or retrain is None else accuracy.value - retrain.value
-    verdict = holds(of, method, allowed, left=attack == LEAVERS)
     judged = method.split(":")[0] in ("pdlrecover", "auto", RIVAL)
     return [
         config["optimizer"],
         config["dataset"],
         attack,
         method,
-        percent(accuracy),
-        None if gap is None else round(100 * gap, 2),
+        percent(of.mean(method, "accuracy")),
+        points(gap(of, method)),
         percent(of.mean(method, "attack_success")),
-        None if above is None else round(100 * above.value, 1),
+        points(_mean(of, method, "attack_success_above_retrain"), 1),
+        points(worst(of, method, "attack_success_above_retrain"), 1),
         number(of.mean(method, "remembered")),
         number(of.mean(method, "exact_rounds"), 1),
-        None if not judged else round(allowed),
-        None if not judged or verdict is None else "yes" if verdict else "no",
+        round(allowed) if judged else None,
+        word(holds(of, method, allowed, left=_left(of))) if judged else None,
+        round(here) if judged and here is not None else None,
+        word(holds(of, method, here, left=_left(of))) if judged and here is not None else None,
     ]
+
+
+def _mean(of: Results, method: str, key: str) -> float | None:
+    found = of.mean(method, key)
+    return None if found is None else found.value
 
 
 def _document(scale: Scale, results: Results) -> Document:
@@ -143,24 +135,29 @@ def _document(scale: Scale, results: Results) -> Document:
             for attack in ALL
             if (of := of_attack(results.where(optimizer=optimizer, dataset=dataset), attack))
         ]
-        limit, told = _limit(scale, optimizer, cells)
+        limit, told = _limit(scale, optimizer, [of for _, of in cells])
         notes.append(told)
         for attack, of in cells:
+            own = needed(scale, [of]) if optimizer == "adam" else None
             for method in (POISONED, *_methods(scale, optimizer)):
-                rival = method.startswith(RIVAL)
-                share = EASY_SHARE if optimizer == "adam" and attack in EASY and not rival else 1.0
-                whole = scale.adam_rounds if rival and optimizer == "adam" else limit
-                row = _row(of, method, attack, share * whole)
+                share = _share(optimizer, attack, method)
+                most = scale.adam_rounds if share is None else share * limit
+                here = None if share is None or own is None else share * own
+                row = _row(of, method, attack, most, here)
                 rows.append(row)
-                if row[-1] is not None:
-                    verdicts.setdefault(f"{method} after {optimizer}", []).append(row[-1] == "yes")
+                for suffix, verdict in (("", row[12]), (", by the need here", row[14])):
+                    if verdict is not None:
+                        name = f"{method} after {optimizer}{suffix}"
+                        verdicts.setdefault(name, []).append(verdict == "yes")
     table = Table(
         title="Every method under every attack",
         columns=COLUMNS,
         rows=rows,
         command=command("attacks", scale),
         note="holds: within 0.5 points of retraining, backdoor at most 2 points above it, exact "
-        "rounds at most what is allowed, and remembered at most 0.3 where honest peers left.",
+        "rounds at most what is allowed, and remembered at most 0.3 where honest peers left and it "
+        "can be measured. Under bad-unlearn retraining is attacked, too: there is no clean model "
+        "to compare with.",
     )
     counted = [f"{name}: holds in {sum(v)} of {len(v)} cells." for name, v in verdicts.items()]
     return Document(
@@ -171,27 +168,29 @@ def _document(scale: Scale, results: Results) -> Document:
     )
 
 
-def _limit(scale: Scale, optimizer: str, cells: list[tuple[str, Results]]) -> tuple[float, str]:
+def _share(optimizer: str, attack: str, method: str) -> float | None:
+    """Return which share of the limit a method is allowed; None for the rival itself."""
+    if optimizer == "sgd":
+        return 1.0
+    if method.startswith(RIVAL):
+        return None
+    return EASY_SHARE if attack in EASY else 1.0
+
+
+def _limit(scale: Scale, optimizer: str, cells: list[Results]) -> tuple[float, str]:
     """Return how many exact rounds are allowed, and why."""
     if optimizer == "sgd":
         allowed = scale.exact_share * scale.rounds
         return allowed, f"After SGD {allowed:g} exact rounds are allowed, of {scale.rounds}."
     found, most = needed(scale, cells), max(rivals(scale))
-    alone = [needed(scale, [cell]) for cell in cells]
-    lone = [k for k in alone if k is not None]
     told = (
         f"After Adam accelerated retraining needs {found} of {scale.adam_rounds} exact rounds to "
-        "hold in every cell"
+        "hold in every cell."
         if found
         else f"After Adam accelerated retraining does not hold in every cell even with {most} of "
-        f"{scale.adam_rounds} exact rounds"
+        f"{scale.adam_rounds} exact rounds."
     )
-    if lone:
-        told += (
-            f"; in single cells {min(lone)} to {max(lone)} would have done (of {len(cells)} cells, "
-            f"{alone.count(None)} had none that did)"
-        )
-    return float(found or most), told + "."
+    return float(found or most), told
 
 
 REPRODUCTION = Reproduction(

@@ -101,7 +101,7 @@ def _rounds_document(scale: Scale, results: Results) -> Document:
             flat = [None if whole is None else 100 * whole.value] * len(xs)
             figures.append(
                 Figure(
-                    title=f"{dataset}: accuracy by {key} rounds",
+                    title=f"{dataset}: accuracy (%) by {key} rounds",
                     x=f"{key} rounds",
                     y="accuracy (%)",
                     series=[line, Series(name="retrain", x=xs, y=list(flat))],

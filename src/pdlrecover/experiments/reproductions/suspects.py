@@ -12,7 +12,7 @@ from pdlrecover.experiments.scale import Scale
 
 MISSED = (0.0, 0.1, 0.25, 0.5)
 ACCUSED = (0.0, 0.1, 0.2, 0.3)
-METHODS = ("retrain", "pdlrecover", "auto", "accelerated-retrain")
+METHODS = ("retrain", "pdlrecover", "auto", "accelerated-retrain:rounds=60")
 
 
 def _suspects(scale: Scale) -> list[tuple[float, float, int, int, int]]:
