@@ -20,7 +20,14 @@ PAGE = ROOT / "docs" / "results.md"
 LONGEST = 70
 """Rows of a table; longer ones are cut down to the methods below."""
 MAIN = ("auto", "pdlrecover", "accelerated-retrain")
-PANELS = ("accuracy (%) by", "backdoor success (%) by", "remembered by exact")
+PANELS = (
+    "accuracy (%) by",
+    "backdoor success (%) by",
+    "backdoor above retrain (points) by",
+    "remembered by exact",
+    "Milliseconds of a round",
+    "Distance to retraining",
+)
 """Figures whose titles have one of these are drawn, all datasets of a kind side by side."""
 COMPARED = ("poisoned", "retrain")
 HEAD = """# Results
@@ -50,6 +57,7 @@ def page(found: list[Document]) -> str:
             parts.append(f"![{document.title}](figures/{name})\n")
         for table in document.tables:
             parts += [*markdown(table), ""]
+        parts += [document.note, ""] if document.note else []
         commands = {part.command for part in (*document.tables, *document.figures)}
         parts += [f"`{command}`" for command in sorted(commands)] + [""]
     return "\n".join(parts)

@@ -111,7 +111,8 @@ def test_what_the_rival_needs_is_what_holds_in_every_cell():
 
 def test_modelled_time_counts_exact_rounds_and_openings_of_vectors():
     opened = {"directions": {"openings": 10}, "dot products": {"openings": 99}}
-    assert modelled_seconds({"exact_rounds": 5, "opened": opened}) == pytest.approx(0.3 + 0.15)
+    entry = {"gradient_evaluations": 40, "opened": opened}
+    assert modelled_seconds(entry, kept=8) == pytest.approx(0.3 + 0.15 + 0.01)
 
 
 def test_means_and_spreads_are_over_the_records_that_have_a_value():

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ from rich.table import Table as Grid
 from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.cells import Status, run_cells
-from pdlrecover.experiments.collection import Results
+from pdlrecover.experiments.collection import Results, origin
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Document, Table
 from pdlrecover.experiments.report import write_report
@@ -59,7 +60,8 @@ def reproduce(
             documents = []
             for each, found in records.items():
                 live.update(f"{each}: putting it together")
-                documents.append(REPRODUCTIONS[each].document(scale, Results(found)))
+                document = REPRODUCTIONS[each].document(scale, Results(found))
+                documents.append(replace(document, note=origin(found)))
                 _write(documents[-1], folder)
     except KeyboardInterrupt:
         console.print("\ninterrupted; the same command goes on from what is done")

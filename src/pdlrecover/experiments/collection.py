@@ -86,3 +86,24 @@ def percent(mean: Mean | None) -> str | None:
 def number(mean: Mean | None, digits: int = 2) -> float | None:
     """Return a mean rounded, or None."""
     return None if mean is None else round(mean.value, digits)
+
+
+def origin(records: Sequence[Record]) -> str:
+    """Say where records come from: seeds, versions, commits, what they took, notes on the data."""
+    if not records:
+        return ""
+    seeds = sorted({record["seed"] for record in records})
+    versions = sorted(
+        {", ".join(f"{name} {v}" for name, v in r["versions"].items()) for r in records}
+    )
+    commits = sorted({entry["commit"] for r in records for entry in r["methods"].values()} - {None})
+    spent = sum(e["seconds"]["processor"] for r in records for e in r["methods"].values())
+    notes = sorted({record.get("dataset_note") or "" for record in records} - {""})
+    parts = [
+        f"{len(records)} runs, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
+        f"{spent / 3600:.1f} hours of one core",
+        *versions,
+        *([f"source {', '.join(commits)}"] if commits else []),
+        *notes,
+    ]
+    return "; ".join(parts) + "."

@@ -1,13 +1,25 @@
 """Accuracy by the number of removed peers, and by the number of exact rounds."""
 
-from pdlrecover.experiments.collection import Results
+from pdlrecover.experiments.collection import Results, number, percent
 from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Document, Figure, Series
+from pdlrecover.experiments.document import Cell, Document, Figure, Series, Table
+from pdlrecover.experiments.judgement import gap, holds, points, word
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.run import POISONED
 from pdlrecover.experiments.scale import LEAVERS, Scale
 
 METHODS = ("retrain", "pdlrecover", "historical")
+COUNTED = [
+    "dataset",
+    "m",
+    "retrain (%)",
+    "PDLRecover (%)",
+    "minus retrain (points)",
+    "backdoor above retrain (points)",
+    "remembered",
+    "exact rounds",
+    "holds",
+]
 STEPS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
 """Numbers of preparation and of final rounds, as shares of the plan's own."""
 
@@ -52,17 +64,40 @@ def _by_count(name: str, title: str, attack: str) -> Reproduction:
                         command=command(name, scale),
                     )
                 )
-        gaps = [
-            (r["methods"]["pdlrecover"]["accuracy"] - r["methods"]["retrain"]["accuracy"])
-            for r in results
+        rows = [
+            _count_row(scale, dataset, m, some)
+            for dataset in scale.datasets
+            for m in scale.counts
+            if (some := results.where(dataset=dataset, **{key: m}))
         ]
+        kept = [row[-1] == "yes" for row in rows]
+        gaps = [float(row[4]) for row in rows if row[4] is not None]
         summary = [
-            f"PDLRecover minus retraining: {100 * min(gaps):+.2f} to {100 * max(gaps):+.2f} points "
-            f"over {len(gaps)} runs."
+            f"PDLRecover minus retraining: {min(gaps):+.2f} to {max(gaps):+.2f} points.",
+            f"It keeps its promises in {sum(kept)} of {len(kept)} settings: within 0.5 points, the "
+            f"backdoor within 2, at most {scale.exact_share:g} of the rounds exact.",
         ]
-        return Document(name=name, title=title, summary=summary, figures=figures)
+        table = Table(title=title, columns=COUNTED, rows=rows, command=command(name, scale))
+        return Document(name=name, title=title, summary=summary, figures=figures, tables=[table])
 
     return Reproduction(name=name, title=title, cells=cells, document=document)
+
+
+def _count_row(scale: Scale, dataset: str, m: int, of: Results) -> list[Cell]:
+    allowed = scale.exact_share * scale.rounds
+    above = of.mean("pdlrecover", "attack_success_above_retrain")
+    left = bool(of[0]["config"]["leavers"])
+    return [
+        dataset,
+        m,
+        percent(of.mean("retrain", "accuracy")),
+        percent(of.mean("pdlrecover", "accuracy")),
+        points(gap(of, "pdlrecover")),
+        points(None if above is None else above.value, 1),
+        number(of.mean("pdlrecover", "remembered")),
+        number(of.mean("pdlrecover", "exact_rounds"), 1),
+        word(holds(of, "pdlrecover", allowed, left=left)),
+    ]
 
 
 def _variants(scale: Scale) -> dict[str, list[tuple[int, str]]]:
