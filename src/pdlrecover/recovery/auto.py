@@ -7,10 +7,10 @@
 3. An Adam run: first the *gate*. Open the kept peers' mean stored update over the last 10% of the
    rounds and over the first 5, and take the ratio q of their norms. A large q (or one that is not
    finite) says that the run ended where the kept peers' gradient is large, so it was pulled
-   elsewhere: accelerated retraining for 0.6·T rounds. Otherwise replay the history with PDLRecover,
+   elsewhere: accelerated retraining for 0.7·T rounds. Otherwise replay the history with PDLRecover,
    then polish with fresh Adam rounds.
    The replay is given up when it has *drifted* too far from the run to be corrected, or when the
-   guard keeps asking for exact rounds: fresh Adam rounds, 0.45·T, from where it had come to.
+   guard keeps asking for exact rounds: fresh Adam rounds, 0.55·T, from where it had come to.
    Drift is ‖ŵ_t − w̄_t‖ / ‖w̄_t − w̄_0‖, which everybody can compute.
 
 The constants were chosen on validation data: see `pdlrecover reproduce tuning`.
@@ -44,18 +44,18 @@ class AutoOptions:
     """Fresh Adam rounds after such a replay that was given up."""
     gate: float = 0.5
     """The largest q with which the history is replayed."""
-    schedule: Schedule = field(default_factory=lambda: Schedule(preparation=8, period=9, final=0))
+    schedule: Schedule = field(default_factory=lambda: Schedule(preparation=10, period=8, final=0))
     """Of the replay of an Adam run."""
     guard_limit: int = 12
     """How many rounds the guard may ask for before a replay is given up."""
     drift_limit: float = 0.6
     """How far the replay may drift before it is given up."""
-    polish: int = 22
+    polish: int = 24
     """Fresh Adam rounds after a replay."""
     polish_rate: float = 0.02
-    retrain: float = 0.6
+    retrain: float = 0.7
     """The rounds of accelerated retraining, as a share of the run's."""
-    rescue: float = 0.45
+    rescue: float = 0.55
     """The fresh rounds after a replay that was given up, as a share of the run's."""
     open_pairs: bool = False
     """Accept opened pairs, hence blocks of stored sums."""

@@ -15,8 +15,8 @@ from pdlrecover.experiments.scale import LEAVERS, Scale
 ATTACKS = ("backdoor", LEAVERS, "dba", "lie")
 VARIANTS = (
     "auto:preparation=8+period=9+polish=22",
-    "auto:preparation=10+period=7+polish=20",
-    "auto:preparation=10+period=7+polish=25",
+    "auto:preparation=10+period=8+polish=24",
+    "auto:preparation=16+period=10+polish=24",
 )
 RIVALS = (0.6, 0.7)
 """Of accelerated retraining: rounds as shares of the run's."""
