@@ -254,7 +254,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.max_reconnect_backoff_ms", 5_000),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.so_reuseport", 0),
         ("grpc.enable_http_proxy", 0),
     ]
