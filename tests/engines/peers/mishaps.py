@@ -204,5 +204,3 @@ def _watch_writing(here):
 
     Archive.commit, journal._Write.put = commit_watched, put_watched
     journal.remember, runs.write_json = remember_watched, write_json_watched
-
-

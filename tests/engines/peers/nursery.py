@@ -80,7 +80,7 @@ def serve():
 
     import pdlrecover.cli
 
-    print("ready", flush=True)
+    _say("ready")
     alive = set()
     for line in sys.stdin:
         order = json.loads(line)
@@ -93,9 +93,14 @@ def serve():
             if answer == 0:
                 _live(order, mishaps, pdlrecover.cli.main)
             alive.add(answer)
-        print(json.dumps(answer), flush=True)
+        _say(json.dumps(answer))
     for pid in alive:
         os.kill(pid, signal.SIGKILL)
+
+
+def _say(line):
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def _live(order, mishaps, command):

@@ -1,4 +1,4 @@
-"""A federation whose peers are processes on the loopback, to be killed, frozen and started again."""
+"""A federation whose peers are processes on the loopback: killed, frozen and started again."""
 
 import asyncio
 import json
@@ -56,7 +56,9 @@ class Processes:
         key = StorageKey.from_file(self.place / "keys" / f"{town.TREES[me]}.key")
         found = verified(self.folder(me) / HISTORY, key)
         assert all(each.sound for each in found.values()), (me, found)
-        return sum(v.rounds for name, v in found.items() if (name == TRAINING) == (kind == TRAINING))
+        return sum(
+            v.rounds for name, v in found.items() if (name == TRAINING) == (kind == TRAINING)
+        )
 
     def kill(self, me, how=signal.SIGKILL):
         process = self.running.pop(me)

@@ -142,9 +142,7 @@ def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused(
     async def story():
         papers = certificates(3)
         narrowed = [replace(p, names=p.names[:2]) for p in papers]
-        networks, received, addresses, _ = await started(
-            2, narrowed, complaints=(complaints := [])
-        )
+        networks, received, addresses, _ = await started(2, narrowed, complaints=(complaints := []))
         credentials = grpc.ssl_channel_credentials(
             papers[2].authority, papers[2].key, papers[2].certificate
         )
