@@ -86,7 +86,7 @@ class Mishaps:
             if not told:
                 write(self.folder / "holding.json", {"run": kind, "step": step})
             told = True
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     @property
     def delay(self):

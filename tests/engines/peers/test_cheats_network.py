@@ -229,41 +229,47 @@ def test_forged_senders_replays_and_truncated_messages(tmp_path, caplog, straigh
     heard = []
 
     def change(peers, to, envelope):
-        if envelope.header.step == 0:
-            heard.append((to, envelope.data))
         others = [p for p in HONEST if p != to]
+        old = [data for source, data in heard if source != to]
+        if envelope.header.step != 1:
+            return [envelope.data]
         return [
+            envelope.data,
+            *old,  # the round before, by everybody, once more
             resigned(peers, envelope, sender=others[0]),
             resigned(peers, envelope, signer=others[0]),
             resigned(peers, envelope, signer=others[0], sender=others[0]),
-            resigned(peers, envelope, federation=bytes(32)),
+            resigned(peers, envelope, recipient=others[0]),
             envelope.data[:-7],
-            envelope.data[:3],
             envelope.data + bytes(9),
-            envelope.data,
-            *(data for addressee, data in heard if addressee == to),
         ]
 
     def corrupt(peers):
         cheat, message = peers[CHEAT], peers[CHEAT]._message
         tampering(m.Vote, change)(peers)
+        send = cheat.network.send
 
-        def passed_on(source, data, now):
-            """What others said in the first round is said again to others in the next ones."""
-            if len(heard) < 200:
-                heard.extend((to, data) for to in HONEST if to != source)
+        def listened(source, data, now):
+            if codec.decode(data).header.step == 0 and len(heard) < 24:
+                heard.append((source, data))
             message(source, data, now)
 
-        cheat._message = passed_on
+        def told(to, data):
+            if codec.decode(data).header.step == 0 and len(heard) < 24:
+                heard.append((CHEAT, data))
+            send(to, data)
+
+        cheat._message, cheat.network.send = listened, told
 
     told = lived(tmp_path, corrupt)
     np.testing.assert_array_equal(told.models[0], straight.astype(np.float32))
     assert all(len(dealers) == PEERS for dealers in told.dealers)
+    assert {source for source, _ in heard} > {CHEAT}
     for what in (
         "sent a message in the name of peer",
         "sent a message with a wrong signature",
         "passed on a message for peer",
-        "a message ends early",
+        "a content of",
     ):
         assert_named(told, what)
         assert_logged(caplog, what)
