@@ -75,7 +75,7 @@ class Child:
 def serve():
     import grpc  # noqa: F401
     import mishaps
-    import torch  # noqa: F401
+    import torch._dynamo  # noqa: F401 (comes with the first update, and takes seconds)
     import town  # noqa: F401
 
     import pdlrecover.cli
