@@ -8,6 +8,7 @@ import json
 import random
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ def test_a_recovery_survives_kills_at_every_step(settled, tmp_path):
 
 
 def test_a_peer_that_freezes_with_large_shares_under_way_does_not_hold_up_the_others(settled):
-    rounds, deadlines = 6, HASTY
+    rounds, deadlines = 6, replace(HASTY, dealing=7.0)
     place = settled(
         model=Model(name="town:large", shape=(3,), classes=3),
         training=town.training(rounds=rounds),
@@ -206,7 +207,7 @@ def test_a_peer_that_freezes_with_large_shares_under_way_does_not_hold_up_the_ot
         times = [frozen, *(at for at in place.committed(me).values() if at > frozen)]
         waits = np.diff(times)
         assert len(waits) >= 2
-        assert max(waits) < longest + 3.0, waits  # and a while to compute
+        assert max(waits) < longest + 5.0, waits  # and a while to compute
         assert sum(wait >= deadlines.dealing for wait in waits) <= 1, "it is waited for only once"
     assert place.running[4].poll() is None
     assert not place.have([4], "trained.json")()
@@ -250,4 +251,4 @@ def test_a_peer_that_is_killed_every_few_rounds_ends_with_the_same_model(settled
     stop(place)
     assert {place.stored(me) for me in place.everybody} == {12}
     told = dealers(place, 0)
-    assert all(4 in told[t] for t in (0, 11))
+    assert any(4 in dealers for dealers in told[9:]), "it takes part to the end"
