@@ -16,6 +16,9 @@ from pdlrecover.engines.peers.enrolment import HISTORY, verified
 from pdlrecover.engines.peers.report import ask
 from pdlrecover.engines.peers.storage_key import StorageKey
 
+WAIT = 180
+"""So many seconds are allowed for anything, on a machine with other work."""
+
 
 class Processes:
     """One folder for each peer, and the processes that run there."""
@@ -85,7 +88,7 @@ class Processes:
             return -1
         return max((run["step"] for run in runs if run["kind"] == kind), default=-1)
 
-    def wait(self, condition, seconds=60):
+    def wait(self, condition, seconds=WAIT):
         end = time.monotonic() + seconds
         while not (found := condition()):
             told = {me: p.poll() for me, p in self.running.items()}
@@ -127,7 +130,7 @@ class Processes:
         told = {"at": at, "run": run, "step": step, "signal": how}
         mishaps.write(where / "mishap.json", told)
 
-    def deaths(self, count, seconds=60):
+    def deaths(self, count, seconds=WAIT):
         """Wait until mishaps have killed so many peers; return what happened, by peer."""
         end = time.monotonic() + seconds
         while len(dead := [me for me, p in self.running.items() if p.poll() is not None]) < count:

@@ -87,7 +87,7 @@ def test_ten_peers_train_and_recover_to_the_bit_of_the_simulation(settled):
         training=town.training(10, rounds),
         deadlines=PATIENT,
     )
-    place.wait(place.have(place.everybody, "trained.json"), 120)
+    place.wait(place.have(place.everybody, "trained.json"))
     simulation = town.simulation(10, rounds, tolerance)
     expected = simulation.original.models[rounds].astype(np.float32)
     np.testing.assert_array_equal(model_of(place, place.everybody), expected)
@@ -95,7 +95,7 @@ def test_ten_peers_train_and_recover_to_the_bit_of_the_simulation(settled):
     removed = (3, 8)
     kept = [me for me in place.everybody if me not in removed]
     name = place.remove(removed, by=kept[:6])
-    place.wait(place.have(kept, "recovered-*.json"), 120)
+    place.wait(place.have(kept, "recovered-*.json"))
     recovered = model_of(place, kept, f"recovered-{name[:16]}")
     wanted = simulation.recover(removed, reason="malicious", settings=town.SETTINGS)
     np.testing.assert_array_equal(recovered, wanted.weights.astype(np.float32))

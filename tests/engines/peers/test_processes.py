@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,14 +10,20 @@ import town
 from processes import Processes, same
 
 
+PATIENT = replace(town.DEADLINES, dealing=60.0)
+"""Nobody is left out, however busy the machine is."""
+
+
 @pytest.fixture
-def place(tmp_path):
-    made = Processes(tmp_path)
+def place(tmp_path, request):
+    """Make a federation of processes, with the deadlines that a test asks for."""
+    made = Processes(tmp_path, deadlines=getattr(request, "param", town.DEADLINES))
     yield made
     made.end()
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", [PATIENT], indirect=True, ids=["patient"])
 def test_processes_train_and_recover_to_the_bit_though_one_is_killed_and_one_frozen(place):
     everybody = range(town.PEERS)
     for me in everybody:
