@@ -110,6 +110,9 @@ def _lines(told: dict[str, Any], running: bool) -> list[str]:
         lines.append(f"  {name} has another federation file: {'; '.join(what)}")
     caught = [f"{each['peer']} ({each['what']})" for each in told["caught"]]
     lines.append(f"  caught lying: {', '.join(caught) or 'nobody'}")
+    named = {f"{each['name']} ({each['what']})" for each in told["blames"] if not each["proven"]}
+    if named:
+        lines.append(f"  named, without proof: {', '.join(sorted(named))}")
     lines.append(f"  history: {told['history_bytes'] / 1e6:.1f} MB")
     return lines
 

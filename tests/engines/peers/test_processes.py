@@ -1,90 +1,29 @@
 """Five processes on the loopback: trained, killed, frozen, recovered."""
 
-import asyncio
 import json
 import signal
-import subprocess
-import sys
-import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import town
+from processes import Processes, same
 
-from pdlrecover.engines.peers.report import ask
 
-
-class Town:
-    def __init__(self, place):
-        self.place, self.running = place, {}
-        self.federation = town.settle(place)
-
-    def folder(self, me):
-        return self.place / town.NAMES[me]
-
-    def start(self, me):
-        command = [sys.executable, "-m", "pdlrecover", "peer", "run"]
-        command += [self.federation, self.folder(me), "--json-logs"]
-        with (self.place / f"{me}.log").open("ab") as log:
-            self.running[me] = subprocess.Popen(
-                command, stdout=log, stderr=log, env=town.environment()
-            )
-
-    def verify(self, me):
-        """Check that a stopped peer's history is whole."""
-        command = [sys.executable, "-m", "pdlrecover", "history", "verify", self.folder(me)]
-        done = subprocess.run(command, capture_output=True, text=True, env=town.environment())
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def kill(self, me, how=signal.SIGKILL):
-        process = self.running.pop(me)
-        process.send_signal(how)
-        process.wait(20)
-
-    def signal(self, me, what):
-        self.running[me].send_signal(what)
-
-    def ask(self, me, **command):
-        return asyncio.run(ask(self.folder(me) / "control", command))
-
-    def step(self, me, kind="training"):
-        try:
-            runs = town.status(self.folder(me))["runs"].values()
-        except FileNotFoundError:
-            return -1
-        return max((run["step"] for run in runs if run["kind"] == kind), default=-1)
-
-    def wait(self, condition, seconds=60):
-        end = time.monotonic() + seconds
-        while not condition():
-            told = [p.poll() for p in self.running.values()]
-            assert all(code is None for code in told), f"a peer has died: {told}"
-            assert time.monotonic() < end, "it takes too long"
-            time.sleep(0.1)
-
-    def have(self, peers, pattern):
-        return lambda: all(list(self.folder(me).glob(pattern)) for me in peers)
+PATIENT = replace(town.DEADLINES, dealing=60.0)
+"""Nobody is left out, however busy the machine is."""
 
 
 @pytest.fixture
-def place(tmp_path):
-    made = Town(tmp_path)
+def place(tmp_path, request):
+    """Make a federation of processes, with the deadlines that a test asks for."""
+    made = Processes(tmp_path, deadlines=getattr(request, "param", town.DEADLINES))
     yield made
-    for process in made.running.values():
-        process.send_signal(signal.SIGCONT)
-        process.kill()
-        process.wait(20)
-
-
-def same(paths):
-    models = [town.weights(path) for path in paths]
-    for model in models[1:]:
-        np.testing.assert_array_equal(model, models[0])
-    return models[0]
+    made.end()
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", [PATIENT], indirect=True, ids=["patient"])
 def test_processes_train_and_recover_to_the_bit_though_one_is_killed_and_one_frozen(place):
     everybody = range(town.PEERS)
     for me in everybody:
@@ -95,7 +34,7 @@ def test_processes_train_and_recover_to_the_bit_though_one_is_killed_and_one_fro
     expected = simulation.original.models[town.ROUNDS].astype(np.float32)
     np.testing.assert_array_equal(trained, expected)
 
-    place.signal(3, signal.SIGSTOP)  # to be removed, and frozen
+    place.send(3, signal.SIGSTOP)  # to be removed, and frozen
     answer = place.ask(0, do="propose-removal", removed=["elm", "birch"], reason="malicious")
     name = answer["removal"]
     for me in (2, 4):

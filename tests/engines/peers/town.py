@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import small
@@ -28,6 +29,8 @@ from pdlrecover.recovery.methods import Settings
 
 PEERS, ROUNDS = 5, 10
 NAMES = ("ash", "birch", "cedar", "elm", "fir")
+TREES = (*NAMES, "hazel", "larch", "maple", "oak", "pine")
+"""Names for more peers."""
 SIZES = [12 + peer for peer in range(PEERS)]
 TOLERANCE = Tolerance(colluders=1, dropouts=2)
 TRAINING = Training(rounds=ROUNDS, samples=max(SIZES), batch_size=4, learning_rate=0.3, seed=5)
@@ -41,30 +44,41 @@ def model():
     return small.module(hidden=2)
 
 
-def datasets():
-    return [small.points(seed=peer, count=SIZES[peer]) for peer in range(PEERS)]
+def large():
+    """Return a model whose shares take more than one chunk each, of some 175,000 parameters."""
+    return small.module(hidden=25_000)
 
 
-def settle(place, **agreed):
+def datasets(peers=PEERS):
+    return [small.points(seed=peer, count=12 + peer) for peer in range(peers)]
+
+
+def training(peers=PEERS, rounds=ROUNDS):
+    """Return what so many peers agree on to train."""
+    return replace(TRAINING, rounds=rounds, samples=11 + peers)
+
+
+def settle(place, peers=PEERS, **agreed):
     """Make every peer's folder and the signed federation file; return the file's path."""
-    identities, addresses = [], free_addresses(PEERS)
-    for me, (name, (x, y)) in enumerate(zip(NAMES, datasets(), strict=True)):
+    identities, addresses = [], free_addresses(peers)
+    for name, (x, y) in zip(TREES, datasets(peers), strict=False):
         folder = place / name
-        folder.mkdir(mode=0o700, parents=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         identities.append(Identity.create(folder / IDENTITY, name))
         StorageKey.create(place / "keys" / f"{name}.key")
         np.savez(folder / "own.npz", x=x, y=y)
         write(folder, History(key_file=f"../keys/{name}.key"))
-        assert NAMES.index(name) == me
     membership = Membership(
         name="town",
         peers=tuple(i.member(a) for i, a in zip(identities, addresses, strict=True)),
-        tolerance=TOLERANCE,
-        model=Model(name="town:model", shape=(3,), classes=3),
-        training=TRAINING,
-        recovery=RECOVERY,
-        deadlines=DEADLINES,
-        **agreed,
+        **{
+            "tolerance": TOLERANCE,
+            "model": Model(name="town:model", shape=(3,), classes=3),
+            "training": training(peers),
+            "recovery": RECOVERY,
+            "deadlines": DEADLINES,
+            **agreed,
+        },
     )
     path = place / "federation.toml"
     path.write_text(write_federation(membership))
@@ -90,12 +104,12 @@ def peer(me, place, listen=None, **arguments):
     return enrolment.peer(enrolment.archive(enrolment.storage_key()), **arguments)
 
 
-def simulation():
+def simulation(peers=PEERS, rounds=ROUNDS, tolerance=TOLERANCE):
     """Return the same federation in one process, trained."""
     federation = Federation.simulate(
-        model(), datasets(), TOLERANCE, batch_size=4, seed=5, peer_by_peer=True
+        model(), datasets(peers), tolerance, batch_size=4, seed=5, peer_by_peer=True
     )
-    federation.train(ROUNDS, optimizer=TRAINING.steps)
+    federation.train(rounds, optimizer=TRAINING.steps)
     return federation
 
 

@@ -1,0 +1,178 @@
+"""A federation whose peers are processes on the loopback: killed, frozen and started again."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import mishaps
+import numpy as np
+import town
+
+from pdlrecover.engines.peers.archive import TRAINING
+from pdlrecover.engines.peers.enrolment import HISTORY, verified
+from pdlrecover.engines.peers.report import ask
+from pdlrecover.engines.peers.storage_key import StorageKey
+
+WAIT = 180
+"""So many seconds are allowed for anything, on a machine with other work."""
+
+
+class Processes:
+    """One folder for each peer, and the processes that run there."""
+
+    def __init__(self, place, nursery=None, peers=town.PEERS, **agreed):
+        """Processes are forked in the nursery if there is one, and started anew otherwise."""
+        self.place, self.nursery, self.running = place, nursery, {}
+        self.everybody = range(peers)
+        self.federation = town.settle(place, peers=peers, **agreed)
+
+    def folder(self, me):
+        return self.place / town.TREES[me]
+
+    def start(self, *peers):
+        for me in peers:
+            command = ["peer", "run", self.federation, self.folder(me), "--json-logs"]
+            log = self.place / f"{me}.log"
+            if self.nursery:
+                self.running[me] = self.nursery.start(self.folder(me), command, log)
+                continue
+            with log.open("ab") as file:
+                self.running[me] = subprocess.Popen(
+                    [sys.executable, "-m", "pdlrecover", *command],
+                    stdout=file,
+                    stderr=file,
+                    env=town.environment(),
+                )
+
+    def verify(self, me):
+        """Check that a stopped peer's history is whole, by the command."""
+        command = [sys.executable, "-m", "pdlrecover", "history", "verify", self.folder(me)]
+        done = subprocess.run(command, capture_output=True, text=True, env=town.environment())
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def stored(self, me, kind="training"):
+        """Return how many steps of a run a stopped peer's history has, having found it whole."""
+        key = StorageKey.from_file(self.place / "keys" / f"{town.TREES[me]}.key")
+        found = verified(self.folder(me) / HISTORY, key)
+        assert all(each.sound for each in found.values()), (me, found)
+        return sum(
+            v.rounds for name, v in found.items() if (name == TRAINING) == (kind == TRAINING)
+        )
+
+    def kill(self, me, how=signal.SIGKILL):
+        process = self.running.pop(me)
+        process.send_signal(how)
+        process.wait(20)
+        return process
+
+    def send(self, me, what):
+        self.running[me].send_signal(what)
+
+    def end(self):
+        for process in self.running.values():
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait(20)
+
+    def ask(self, me, **command):
+        return asyncio.run(ask(self.folder(me) / "control", command))
+
+    def step(self, me, kind="training"):
+        try:
+            runs = town.status(self.folder(me))["runs"].values()
+        except FileNotFoundError:
+            return -1
+        return max((run["step"] for run in runs if run["kind"] == kind), default=-1)
+
+    def wait(self, condition, seconds=WAIT):
+        end = time.monotonic() + seconds
+        while not (found := condition()):
+            told = {me: p.poll() for me, p in self.running.items()}
+            assert all(code is None for code in told.values()), f"a peer has died: {told}"
+            assert time.monotonic() < end, f"it takes too long: {self.told()}"
+            time.sleep(0.1)
+        return found
+
+    def have(self, peers, pattern):
+        return lambda: all(list(self.folder(me).glob(pattern)) for me in peers)
+
+    def remove(self, removed, by, reason="malicious"):
+        """Propose a removal at the first of some peers, and approve it at the others."""
+        names = [town.TREES[me] for me in removed]
+        name = self.ask(by[0], do="propose-removal", removed=names, reason=reason)["removal"]
+        for me in by[1:]:
+            self.wait(lambda me=me: bool(self.ask(me, do="status")["removals"]))
+            assert "approved" in self.ask(me, do="approve", removal=name)
+        return name
+
+    def told(self):
+        """Return the last that each peer said, for when something takes too long."""
+        logs = {me: self.place / f"{me}.log" for me in self.everybody}
+        return {me: log.read_text()[-300:] for me, log in logs.items() if log.exists()}
+
+    def warnings(self):
+        """Return what peers warned of; everything that they say must be JSON."""
+        lines = [
+            json.loads(line)
+            for me in self.everybody
+            for line in (self.place / f"{me}.log").read_text().splitlines()
+            if not line.startswith("stopped; ")
+        ]
+        return [line["text"] for line in lines if line["level"] != "info"]
+
+    def mishap(self, at, *, run="training", step=0, me=None, how=signal.SIGKILL):
+        """Set a mishap for one peer, or for whoever comes there first."""
+        where = self.place if me is None else self.folder(me)
+        told = {"at": at, "run": run, "step": step, "signal": how}
+        mishaps.write(where / "mishap.json", told)
+
+    def deaths(self, count, seconds=WAIT):
+        """Wait until mishaps have killed so many peers; return what happened, by peer."""
+        end = time.monotonic() + seconds
+        while len(dead := [me for me, p in self.running.items() if p.poll() is not None]) < count:
+            assert time.monotonic() < end, f"nothing happens: {self.told()}"
+            time.sleep(0.1)
+        assert [self.running.pop(me).returncode for me in dead] == [-signal.SIGKILL] * count
+        return {me: self.happened(me) for me in dead}
+
+    def happened(self, me):
+        """Return the mishap of a peer, once."""
+        path = self.folder(me) / "happened.json"
+        told = json.loads(path.read_text())
+        path.unlink()
+        return told
+
+    def gate(self, run, step):
+        """Let nobody deal in this step and later ones."""
+        mishaps.write(self.place / "gate.json", {run: step})
+
+    def held(self, peers, run="training", after=-1):
+        """Wait until these peers are held at the gate, all in one step, and return it."""
+
+        def found():
+            steps = set()
+            for me in peers:
+                path = self.folder(me) / "holding.json"
+                told = json.loads(path.read_text()) if path.exists() else {}
+                steps.add(told["step"] if told.get("run") == run else -1)
+            return len(steps) == 1 and min(steps) > after and steps.pop() + 1
+
+        return self.wait(found) - 1
+
+    def committed(self, me, run="training"):
+        """Return when each step's write had returned, by step."""
+        path = self.folder(me) / "committed.txt"
+        lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        return {int(step): float(at) for kind, step, at in lines if kind == run}
+
+
+def same(paths):
+    """Return the model that is in all these files."""
+    models = [town.weights(path) for path in paths]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model, models[0])
+    return models[0]
