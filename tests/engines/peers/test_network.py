@@ -9,13 +9,17 @@ import pytest
 from office import certificates, free_addresses, issued, pinned
 
 from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.network import METHOD, Limits, Network
+from pdlrecover.engines.peers.network import METHOD, SIZE, Limits, Network
 
 QUICK = Limits(deadline=2.0, pause=0.05, message_bytes=3 << 20, queued_messages=8)
 
 
-async def started(count, papers=None, limits=QUICK, block=None):
-    """Return networks that write down what they receive; `block` is an event that holds peer 1."""
+async def started(count, papers=None, limits=QUICK, block=None, complaints=None):
+    """Return networks that write down what they receive; `block` is an event that holds peer 1.
+
+    All complaints go to one list.
+    """
+    complaints = [] if complaints is None else complaints
     papers, addresses = papers or certificates(count), free_addresses(count)
     received = [[] for _ in range(count)]
     networks = []
@@ -27,7 +31,14 @@ async def started(count, papers=None, limits=QUICK, block=None):
             received[me].append((source, data))
 
         networks.append(
-            Network(me=me, addresses=addresses, tls=papers[me], receive=receive, limits=limits)
+            Network(
+                me=me,
+                addresses=addresses,
+                tls=papers[me],
+                receive=receive,
+                limits=limits,
+                complain=lambda peer, what: complaints.append((peer, what)),
+            )
         )
     for network in networks:
         await network.start()
@@ -61,13 +72,39 @@ def test_messages_arrive_whole_with_their_sender_small_and_in_chunks():
 
 def test_a_message_over_the_limit_is_refused_and_not_tried_again():
     async def story():
-        networks, received, _, _ = await started(2)
+        networks, received, _, _ = await started(2, complaints=(complaints := []))
         networks[0].send(1, bytes(4 << 20))
         networks[0].send(1, b"next")
         await until(lambda: received[1])
         assert received[1] == [(0, b"next")]
         assert networks[0].counts["dropped"] == 1
         assert networks[1].counts["oversize"] == 1
+        assert complaints == [(0, f"sent a message of more than {3 << 20} bytes")]
+        await stop(networks)
+
+    asyncio.run(story())
+
+
+def test_a_message_that_is_cut_off_with_its_connection_is_nobodys_word():
+    async def story():
+        networks, received, addresses, papers = await started(2)
+        credentials = grpc.ssl_channel_credentials(
+            papers[0].authority, papers[0].key, papers[0].certificate
+        )
+        options = [("grpc.ssl_target_name_override", "peer-1.test")]
+        async with grpc.aio.secure_channel(addresses[1], credentials, options) as channel:
+            for said, sent in (("9", b"abcdefgh"), ("7", b"abcdefgh"), ("9" * 99, b"x"), ("", b"")):
+                call = channel.stream_unary(METHOD)
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await call(iter([sent]), timeout=5.0, metadata=((SIZE, said),))
+                assert caught.value.code() is grpc.StatusCode.DATA_LOSS
+            dying = channel.stream_unary(METHOD)(metadata=((SIZE, "9"),))
+            await dying.write(b"abcdefgh")
+            dying.cancel()
+        networks[0].send(1, b"whole")
+        await until(lambda: received[1])
+        assert received[1] == [(0, b"whole")]
+        assert networks[1].counts["cut_off"] >= 4
         await stop(networks)
 
     asyncio.run(story())
@@ -90,7 +127,8 @@ def test_a_stranger_and_a_certificate_of_another_authority_are_refused():
         )
         options = [("grpc.ssl_target_name_override", "peer-1.test")]
         async with grpc.aio.secure_channel(addresses[1], good, options) as channel:
-            await channel.stream_unary(METHOD)(iter([b"good"]), timeout=2.0)
+            size = ((SIZE, "4"),)
+            await channel.stream_unary(METHOD)(iter([b"good"]), timeout=2.0, metadata=size)
         async with grpc.aio.insecure_channel(addresses[1]) as channel:
             with pytest.raises(grpc.aio.AioRpcError):
                 await channel.stream_unary(METHOD)(iter([b"x"]), timeout=2.0)
@@ -104,7 +142,9 @@ def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused(
     async def story():
         papers = certificates(3)
         narrowed = [replace(p, names=p.names[:2]) for p in papers]
-        networks, received, addresses, _ = await started(2, narrowed)
+        networks, received, addresses, _ = await started(
+            2, narrowed, complaints=(complaints := [])
+        )
         credentials = grpc.ssl_channel_credentials(
             papers[2].authority, papers[2].key, papers[2].certificate
         )
@@ -113,6 +153,10 @@ def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused(
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await channel.stream_unary(METHOD)(iter([b"x"]), timeout=2.0)
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        ((peer, what),) = complaints
+        assert peer is None
+        assert "127.0.0.1" in what
+        assert "is no peer of this federation" in what
         assert not received[1]
         await stop(networks)
 

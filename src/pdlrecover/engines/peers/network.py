@@ -12,7 +12,8 @@ Rules:
 - To each peer there is a queue of its own, bounded in messages and bytes; when it is full the
   oldest goes. So a peer that is slow, frozen or gone costs the others nothing.
 - What is received is bounded too: a peer has so many messages waiting here, and is kept waiting
-  with the next. Larger messages than the limit are refused while they arrive.
+  with the next. A message says its size first: one that is too large is refused before it arrives,
+  and one that ends early was cut off with its sender's connection, and is nobody's word.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ from pdlrecover.errors import PlanError
 
 METHOD = "/pdlrecover.Peer/Deliver"
 CHUNK = 1 << 20
+SIZE = "size"
+"""The metadata that says how many bytes a message has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +75,16 @@ class Network:
         receive: Callable[[int, bytes], Awaitable[None]],
         limits: Limits | None = None,
         listen: str | None = None,
+        complain: Callable[[int | None, str], None] = lambda peer, what: None,
     ) -> None:
         """`receive` is awaited for every message; while it waits, its sender waits.
 
-        `listen` is where this peer listens, if not at the address that the others know.
+        `listen` is where this peer listens, if not at the address that the others know. `complain`
+        is told what was refused, and of which peer, if it was one.
         """
         self._listen = listen or addresses[me]
         self._me, self._addresses, self._tls, self._receive = me, tuple(addresses), tls, receive
-        self._limits = limits or Limits()
+        self._limits, self._complain = limits or Limits(), complain
         self._server: grpc.aio.Server | None = None
         self._links: dict[int, _Link] = {}
         self.counts: Counter[str] = Counter()
@@ -121,18 +126,24 @@ class Network:
 
     async def _deliver(self, chunks: AsyncIterator[bytes], context: Any) -> bytes:
         """Put a message together and hand it on; the answer says that it has arrived."""
-        source = self._caller(context)
+        source, limit = self._caller(context), self._limits.message_bytes
         if source is None:
+            self.counts["refused"] += 1
+            self._complain(None, f"a caller at {context.peer()} is no peer of this federation")
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no peer of this federation")
             return b""
         parts: list[bytes] = []
-        size = 0
+        size, told = 0, _told_size(context)
         async for chunk in chunks:
             size += len(chunk)
-            if size > self._limits.message_bytes:
+            if max(size, told) > limit:
                 self.counts["oversize"] += 1
+                self._complain(source, f"sent a message of more than {limit} bytes")
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the message is too large")
             parts.append(chunk)
+        if size != told:
+            self.counts["cut_off"] += 1
+            await context.abort(grpc.StatusCode.DATA_LOSS, f"{told} bytes were announced")
         self.counts["received"] += 1
         self.counts["received_bytes"] += size
         await self._receive(source, b"".join(parts))
@@ -200,7 +211,8 @@ class _Link:
     async def _send(self, data: bytes) -> None:
         for attempt in range(self._limits.attempts):
             try:
-                await self._call(_chunks(data), timeout=self._limits.deadline)
+                size = ((SIZE, str(len(data))),)
+                await self._call(_chunks(data), timeout=self._limits.deadline, metadata=size)
             except grpc.aio.AioRpcError as error:
                 self._counts["failed"] += 1
                 if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
@@ -227,6 +239,12 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no type
 async def _chunks(data: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(data), CHUNK) if data else [0]:
         yield data[start : start + CHUNK]
+
+
+def _told_size(context: Any) -> int:
+    """Return how many bytes the caller says its message has; -1 if it does not say."""
+    told = str(dict(context.invocation_metadata()).get(SIZE, ""))
+    return int(told) if told.isascii() and told.isdigit() and len(told) < 16 else -1
 
 
 def _options(limits: Limits) -> list[tuple[str, int]]:

@@ -77,6 +77,7 @@ class Peer:
             receive=self._receive,
             limits=limits,
             listen=listen,
+            complain=self._refused,
         )
         self.parts: dict[bytes, Participant] = {}
         """This peer's part in each run that it has begun."""
@@ -265,6 +266,13 @@ class Peer:
                 place.mkdir(exist_ok=True)
                 name = f"{int(time.time())}-{self.counts['blames']}-peer-{peer}-{i}.bin"
                 (place / name).write_bytes(part)
+
+    def _refused(self, peer: int | None, what: str) -> None:
+        """Name what the network has refused."""
+        if peer is not None:
+            self._blame(peer, what, ())
+        elif self.network.counts["refused"] <= KEPT_BLAMES:
+            LOG.warning(what)
 
     def _recall_caught(self) -> dict[tuple[int, str], float]:
         saved = self.runs.store.recall(_CAUGHT)
