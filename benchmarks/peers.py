@@ -17,6 +17,7 @@ those of one peer, and depend less on what else runs.
 """
 
 import argparse
+import itertools
 import json
 import shutil
 import statistics
@@ -131,7 +132,7 @@ def summary(
         "exact round / bare exchange with gradient and dealing": exact["seconds"]
         / against["whole_seconds"],
         "the same in processor seconds": exact_cpu / against["whole_cpu"],
-        "bytes of an estimated / an exact round": estimated["bytes"] / exact["bytes"],
+        "bytes of an estimated / an exact round": estimated["bytes"] / estimated["exact_bytes"],
     }
     if retrain:
         spans = recovery_seconds(probes)
@@ -166,7 +167,10 @@ def exact_rounds(probes: list[dict[str, Any]]) -> tuple[dict[str, Any], float]:
 
 
 def estimated_rounds(probes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what an estimate takes: its dot products, and the opening of its direction."""
+    """Return what an estimate takes: its dot products, and the opening of its direction.
+
+    `exact_bytes` are those of an exact round between the same peers.
+    """
     seconds, sent, counts = [], [], []
     for probe in probes:
         runs = runs_of(probe)
@@ -175,7 +179,7 @@ def estimated_rounds(probes: list[dict[str, Any]]) -> dict[str, Any]:
         spent = size = 0.0
         steps = runs[1]
         found = 0
-        for before, step in zip(steps, steps[1:], strict=False):
+        for before, step in itertools.pairwise(steps):
             if step["kind"] == "FreshSum":
                 spent = size = 0.0
                 continue
@@ -186,12 +190,13 @@ def estimated_rounds(probes: list[dict[str, Any]]) -> dict[str, Any]:
                 sent.append(size)
                 spent, size, found = 0.0, 0.0, found + 1
         counts.append(found)
-    exact = sum(step["kind"] == "FreshSum" for step in runs_of(probes[0])[1])
+    exact = [sum(s["bytes"].values()) for s in runs_of(probes[0])[1] if s["kind"] == "FreshSum"]
     return {
         "seconds": statistics.median(seconds),
         "bytes": statistics.median(sent),
         "openings": counts[0],
-        "exact_rounds": exact,
+        "exact_rounds": len(exact),
+        "exact_bytes": statistics.median(exact),
     }
 
 

@@ -1,9 +1,9 @@
 """The rival of `peers.py`: one process of a bare all-to-all over gRPC, with mutual TLS.
 
-It sends every other process the bytes of an exact round, in two messages, the second when all first
-ones are here, and nothing else: no signature, no seal, no vote, no history. Rounds of two kinds take
-turns: the exchange alone, and after this peer's own gradient and dealing, done by the very task that a
-peer does them with.
+It sends every other process the bytes of an exact round, in two messages, the second when all
+first ones are here, and nothing else: no signature, no seal, no vote, no history. Rounds of two
+kinds take turns: the exchange alone, and after this peer's own gradient and dealing, done by the
+very task that a peer does them with.
 
     peers_bare.py FEDERATION FOLDER ROUNDS FIRST SECOND OUT     FIRST, SECOND: bytes of a message
 """
@@ -40,6 +40,7 @@ class Exchange(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no type
         self._handler = grpc.unary_unary_rpc_method_handler(self._take)
 
     def service(self, details: Any) -> Any:
+        """Return what answers the one method."""
         return self._handler if details.method == METHOD else None
 
     async def _take(self, data: bytes, context: Any) -> bytes:

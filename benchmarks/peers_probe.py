@@ -1,8 +1,9 @@
 """`pdlrecover peer run` with stopwatches, for `peers.py`.
 
-What is called is the command itself; functions on its way are wrapped. When the peer stops, PROBE in
-its folder has, for each step of each run: what kind it was, when it was committed, the bytes sent for
-it, how long each of its states lasted, and for each kind of step the processor seconds by work.
+What is called is the command itself; functions on its way are wrapped. When the peer stops, PROBE
+in its folder has, for each step of each run: what kind it was, when it was committed, the bytes
+sent for it, how long each of its states lasted; and for each kind of step the processor seconds by
+work.
 Nested work is counted once, where it is done. What is in no wrapper is the network's: gRPC's
 threads, TLS and the event loop.
 """
@@ -25,6 +26,7 @@ from pdlrecover.engines.peers import circle, codec, contribution, holdings, task
 from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.desk import Desk
 from pdlrecover.engines.peers.driver import Driver
+from pdlrecover.engines.peers.effects import Compute
 from pdlrecover.engines.peers.machine import Machine
 from pdlrecover.engines.peers.network import Network
 from pdlrecover.engines.peers.participant import Participant
@@ -32,7 +34,7 @@ from pdlrecover.engines.peers.slot import Slot
 
 KIND, RUN, STEP = 5, slice(38, 70), slice(70, 78)
 """Where a message has its kind, its run and its step: see `codec`."""
-NAMES = [record.make.__name__ for record in codec._BODIES]  # noqa: SLF001 (to name them)
+NAMES = [record.make.__name__ for record in codec._BODIES]
 
 
 class Stopwatch:
@@ -109,6 +111,9 @@ class Probe:
             (Driver, "answer", "method"),
             (Desk, "write_status", "status"),
             (Participant, "receive", "other protocol"),
+            (Participant, "contribute", "other protocol"),
+            (Participant, "tick", "other protocol"),
+            (Compute, "run", "dealing"),
         ):
             wrap(owner, name, work)
         self._after(Machine, "begin", self._begun)

@@ -39,7 +39,7 @@ _PREFIX = struct.Struct("<4sBB32s32sQIHH32s32sI")
 class _Reader:
     """Bytes that are taken from the front."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self._rest = memoryview(data)
 
     def take(self, size: int) -> memoryview:
@@ -277,7 +277,7 @@ def decode(data: bytes) -> m.Envelope:
         raise CodecError(f"not a message of version {VERSION}: {magic!r}, {version}, kind {kind}")
     if size + SIGNATURE != reader.left or step > 1 << 40:
         raise CodecError(f"a content of {size} bytes is announced, and {reader.left} follow")
-    content = bytes(reader.take(size))
+    content = reader.take(size)
     inner = _Reader(content)
     body = _BODIES[kind].read(inner)
     if inner.left:
@@ -321,7 +321,7 @@ def _head(header: m.Header, kind: int, size: int) -> bytes:
         raise CodecError(f"a header does not fit its form: {header}") from error
 
 
-def _signed(head: bytes, content: bytes) -> bytes:
+def _signed(head: bytes, content: bytes | memoryview) -> bytes:
     return DOMAIN + head + hashlib.sha256(content).digest()
 
 

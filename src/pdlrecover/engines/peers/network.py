@@ -329,6 +329,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", 2 * CHUNK),
         ("grpc.max_send_message_length", 2 * CHUNK),
+        ("grpc.http2.max_frame_size", CHUNK),
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.http2.max_pings_without_data", 0),
