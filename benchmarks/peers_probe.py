@@ -27,6 +27,7 @@ from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.desk import Desk
 from pdlrecover.engines.peers.driver import Driver
 from pdlrecover.engines.peers.effects import Compute
+from pdlrecover.engines.peers.keys import Keyring
 from pdlrecover.engines.peers.machine import Machine
 from pdlrecover.engines.peers.network import Network
 from pdlrecover.engines.peers.participant import Participant
@@ -99,7 +100,7 @@ class Probe:
             (Slot, "_deal_to", "sealing"),
             (circle.Circle, "_signed", "encoding and signing"),
             (codec, "decode", "decoding"),
-            (Machine, "_check", "checking signatures"),
+            (Keyring, "verify", "checking signatures"),
             (holdings.Holdings, "take", "checking dealings"),
             (holdings.Holdings, "hear", "agreeing"),
             (Slot, "_agree", "agreeing"),
