@@ -36,6 +36,8 @@ from pdlrecover.field import Elements
 
 MAX_CHOICES = 4
 """Sub-secrets of one peer for so many different sets are kept."""
+PATIENCE = 4
+"""A dealing is sent again to a silent peer after so many times the usual wait."""
 
 
 class Slot:
@@ -74,6 +76,7 @@ class Slot:
         self._resend_at, self._pause = self.wake_at, circle.deadlines.resend
         self._timed_view = -1
         self._deadline = self._propose_at = self._view_at = float("inf")
+        self._deal_again_at = float("inf")
 
     def heard(self, peer: int) -> None:
         """Wait for this peer, too: it is there."""
@@ -96,6 +99,7 @@ class Slot:
         self._dealt = dealt
         self.holdings.hold_own(dealt)
         self._deadline = now + self.circle.deadlines.dealing
+        self._deal_again_at = now + PATIENCE * self.circle.deadlines.resend
         return [*self._deal_to(self.circle.others), *self._progress(now)]
 
     def take(self, envelope: Envelope, now: float) -> list[Effect]:
@@ -140,7 +144,7 @@ class Slot:
         if now >= self._resend_at:
             self._pause = min(2 * self._pause, 8 * self.circle.deadlines.resend)
             self._resend_at = now + self._pause
-            effects += self._again()
+            effects += self._again(now)
         self._set_alarm(now)
         return effects
 
@@ -278,11 +282,15 @@ class Slot:
             sends.append(self.circle.send(self.place, body, peer))
         return sends
 
-    def _again(self) -> list[Effect]:
-        """Say again what may have been lost."""
+    def _again(self, now: float) -> list[Effect]:
+        """Say again what may have been lost.
+
+        Dealings are large, and peers that are silent are likely to be waiting for others' or to be
+        slow: those get them again later than the rest.
+        """
         sends: list[Effect] = []
         if self.state in (State.GATHERING, State.AGREEING):
-            sends += self._deal_to(self.holdings.lacking_mine())
+            sends += self._deal_to(self.holdings.lacking_mine(silent=now >= self._deal_again_at))
         if self.state is State.AGREEING:
             sends += self.circle.broadcast(self.place, self.holdings.receipt())
             if self.ballot.proposed and self.ballot.proposed.view == self.ballot.view:
