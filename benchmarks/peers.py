@@ -15,7 +15,8 @@ loopback, verified dealing, sealed history on disk. The network is 784-100-10 (7
 An exact round is held against the bare exchange plus the time that the peers' own gradient and
 dealing took in that round, and also against the exchange with gradient and dealing before it, which
 is harder: nothing else runs in those processes. Seconds are wall-clock on this machine, where all
-processes share the cores. Processor seconds are those of one peer, and depend less on what else runs.
+processes share the cores. Processor seconds are those of one peer, and depend less on what else
+runs.
 """
 
 import argparse
@@ -104,7 +105,7 @@ def measure(
 
 
 def summary(
-    town: Town, exchanges: list[dict[str, float]], resident: list[int], retrain: bool
+    town: Town, exchanges: list[dict[str, float]], resident: list[dict[str, int]], retrain: bool
 ) -> dict[str, Any]:
     probes = town.probes()
     quorums = town.membership.scheme.quorums
@@ -128,7 +129,7 @@ def summary(
             "bytes": sum(message_sizes(town.peers)) * (town.peers - 1),
         },
         "work": {kind: work(probes, kind) for kind in ("FreshSum", "MaskedDots", "StoredSum")},
-        "resident_bytes": {"most": max(resident), "median": statistics.median(resident)},
+        "resident_bytes": {k: max(each[k] for each in resident) for k in ("most", "own")},
     }
     against = record["bare"]
     own = own_work(probes)
@@ -277,7 +278,8 @@ def show(record: dict[str, Any]) -> None:
     ):
         table.add_row(name, f"{seconds:.3f}", f"{size / 1e6:.2f}")
     console.print(table)
-    console.print(f"memory of a peer: {record['resident_bytes']['most'] / 1e6:.0f} MB at most")
+    most, own = (record["resident_bytes"][name] / 1e6 for name in ("most", "own"))
+    console.print(f"memory of a peer: {own:.0f} MB, {most:.0f} MB with libraries and history")
     states = ", ".join(f"{k.lower()} {v:.3f}" for k, v in record["exact"]["states"].items())
     console.print(f"an exact round's seconds by state: {states}")
     for kind, shares in record["work"].items():
@@ -298,7 +300,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="where the result record goes")
     parser.add_argument("--quick", action="store_true", help="five peers, few rounds")
     parser.add_argument("--peers", type=int, nargs="+", default=[10, 20], choices=TOLERANCES)
-    parser.add_argument("--rounds", type=int, default=100, help="of training, at the first size")
+    parser.add_argument("--rounds", type=int, default=240, help="of training, at the first size")
     parser.add_argument("--bare-rounds", type=int, default=8, help="of the exchange, each time")
     parser.add_argument(
         "--folder", type=Path, help="where the peers' files go, and stay; else a temporary place"
@@ -310,7 +312,7 @@ def main() -> None:
     sizes = []
     try:
         for i, peers in enumerate(arguments.peers):
-            rounds = arguments.rounds if i == 0 else max(24, arguments.rounds // 3)
+            rounds = arguments.rounds if i == 0 else max(24, arguments.rounds // 6)
             found = measure(place / str(peers), peers, rounds, arguments.bare_rounds, i == 0)
             show(found)
             sizes.append(found)

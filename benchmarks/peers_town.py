@@ -126,12 +126,19 @@ class Town:
                 time.sleep(0.2)
         return f"recovered-{removal[:16]}"
 
-    def resident(self) -> list[int]:
-        """Return every running process's largest resident size so far, in bytes."""
+    def resident(self) -> list[dict[str, int]]:
+        """Return what every running process has in memory, in bytes (Linux only).
+
+        `most` is the largest resident size so far: it counts the pages of libraries and of the
+        history that the system keeps at hand. `own` is what the process itself has now.
+        """
         found = []
         for process in self._running:
             status = Path(f"/proc/{process.pid}/status").read_text()
-            found.append(1024 * int(status.partition("VmHWM:")[2].split()[0]))
+            names = {"most": "VmHWM:", "own": "RssAnon:"}
+            found.append(
+                {k: 1024 * int(status.partition(name)[2].split()[0]) for k, name in names.items()}
+            )
         return found
 
     def stop(self) -> None:

@@ -96,6 +96,7 @@ class Slot:
         if self.state is not State.COMPUTING:
             return []
         self._move(Move.DEALT)
+        self._rest(now)
         self._dealt = dealt
         self.holdings.hold_own(dealt)
         self._deadline = now + self.circle.deadlines.dealing
@@ -164,6 +165,11 @@ class Slot:
     def _move(self, move: Move) -> None:
         self.state = moved(self.state, move)
 
+    def _rest(self, now: float) -> None:
+        """Say nothing again for a while: the step has come further."""
+        self._pause = self.circle.deadlines.resend
+        self._resend_at = now + self._pause
+
     def _set_alarm(self, now: float) -> None:
         agreeing = self.state is State.AGREEING
         alarms = [self._resend_at]
@@ -192,6 +198,7 @@ class Slot:
             State.AGREEING,
         ):
             self._move(Move.DECIDED)
+            self._rest(now)
             self._choice = self.ballot.settled.choice
             self._dealers = self.ballot.settled.dealers
             effects += [*self._say_sub_secret(), *self._try_open()]
@@ -199,6 +206,7 @@ class Slot:
         return effects
 
     def _tell_receipt(self, now: float) -> list[Effect]:
+        self._rest(now)
         self._start_view(now)
         return [*self.circle.broadcast(self.place, self.holdings.receipt())]
 
