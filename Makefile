@@ -29,6 +29,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/sharing.py --record results/benchmarks/sharing.json
 	$(BIN)/python benchmarks/simulation.py --record results/benchmarks/simulation.json
 	$(BIN)/python benchmarks/history.py --record results/benchmarks/history.json
+	$(BIN)/python benchmarks/peers.py --record results/benchmarks/peers.json
 
 docs: .venv/.runtime
 	$(BIN)/python docs/tables.py

@@ -32,6 +32,57 @@ def sharing() -> list[str]:
     ]
 
 
+def peers() -> list[str]:
+    """Return what rounds between real peers take, and their ratios held against the targets."""
+    record = read("benchmarks/peers.json")
+    sizes = record["sizes"]
+
+    def row(name: str, *values: str) -> str:
+        return f"| {name} | {' | '.join(values)} |"
+
+    rows = [
+        row("", *(f"{s['peers']} peers" for s in sizes)),
+        "|---" * (len(sizes) + 1) + "|",
+        row("exact round, s", *(f"{s['exact']['seconds']:.2f}" for s in sizes)),
+        row("estimate of up to 5 rounds, s", *(f"{s['estimated']['seconds']:.2f}" for s in sizes)),
+        row("bare exchange of the same bytes, s", *(_bare(s, "exchange_seconds") for s in sizes)),
+        row("sent by a peer in an exact round, MB", *(_megabytes(s["exact"]) for s in sizes)),
+        row("memory of a peer, MB", *(_memory(s, "own") for s in sizes)),
+        row("… with mapped libraries and history, MB", *(_memory(s, "most") for s in sizes)),
+        row("processor ms of a peer in an exact round", *(_processor(s) for s in sizes)),
+    ]
+    for name in dict.fromkeys(name for s in sizes for name in s["ratios"]):
+        target = record["targets"].get(name)
+        wanted = "" if target is None else f" (wanted: at most {target})"
+        found = (s["ratios"].get(name) for s in sizes)
+        rows.append(row(name + wanted, *("" if r is None else f"{r:.2f}" for r in found)))
+    split = sizes[0]["work"]["FreshSum"]
+    parts = ", ".join(f"{work} {1000 * spent:.0f}" for work, spent in split.items())
+    return [
+        *rows,
+        "",
+        f"Of an exact round between {sizes[0]['peers']} peers, processor ms of one: {parts}.",
+        "",
+        f"`make bench`, on {record['environment']['cpu']}, 2 cores for all processes.",
+    ]
+
+
+def _bare(size: dict[str, Any], name: str) -> str:
+    return f"{size['bare'][name]:.2f}"
+
+
+def _megabytes(part: dict[str, Any]) -> str:
+    return f"{part['bytes'] / 1e6:.2f}"
+
+
+def _memory(size: dict[str, Any], which: str) -> str:
+    return f"{size['resident_bytes'][which] / 1e6:.0f}"
+
+
+def _processor(size: dict[str, Any]) -> str:
+    return f"{1000 * sum(size['work']['FreshSum'].values()):.0f}"
+
+
 def backdoor() -> list[str]:
     """Return every method on the three datasets, under a backdoor of 40 of 200 peers."""
     return [
@@ -99,6 +150,7 @@ def _by_method(mode: str) -> list[str]:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "sharing": sharing,
+    "peers": peers,
     "backdoor": backdoor,
     "shares": shares,
 }

@@ -9,7 +9,7 @@ import pytest
 from office import certificates, free_addresses, issued, pinned
 
 from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.network import METHOD, SIZE, Limits, Network
+from pdlrecover.engines.peers.network import METHOD, SIZE_BYTES, Limits, Network
 
 QUICK = Limits(deadline=2.0, pause=0.05, message_bytes=3 << 20, queued_messages=8)
 
@@ -45,6 +45,10 @@ async def started(count, papers=None, limits=QUICK, block=None, complaints=None)
     return networks, received, addresses, papers
 
 
+def announced(size):
+    return size.to_bytes(SIZE_BYTES, "little")
+
+
 async def until(condition, seconds=20.0):
     async with asyncio.timeout(seconds):
         while not condition():
@@ -70,16 +74,41 @@ def test_messages_arrive_whole_with_their_sender_small_and_in_chunks():
     asyncio.run(story())
 
 
-def test_a_message_over_the_limit_is_refused_and_the_next_one_taken():
+def test_a_message_over_the_limit_is_not_sent_and_one_that_was_is_refused():
     async def story():
-        networks, received, _, _ = await started(2, complaints=(complaints := []))
+        networks, received, addresses, papers = await started(2, complaints=(complaints := []))
         networks[0].send(1, bytes(4 << 20))
         networks[0].send(1, b"next")
         await until(lambda: received[1])
-        assert received[1] == [(0, b"next")]
         assert networks[0].counts["dropped"] == 1
-        assert networks[1].counts["oversize"] == len(complaints) > 0
-        assert set(complaints) == {(0, f"sent a message of more than {3 << 20} bytes")}
+        assert networks[1].counts["oversize"] == 0
+        credentials = grpc.ssl_channel_credentials(
+            papers[0].authority, papers[0].key, papers[0].certificate
+        )
+        options = [("grpc.ssl_target_name_override", "peer-1.test")]
+        async with grpc.aio.secure_channel(addresses[1], credentials, options) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await channel.stream_unary(METHOD)(iter([announced(4 << 20) + b"x"]), timeout=5.0)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert received[1] == [(0, b"next")]
+        assert networks[1].counts["oversize"] == 1
+        assert complaints == [(0, f"sent a message of more than {3 << 20} bytes")]
+        await stop(networks)
+
+    asyncio.run(story())
+
+
+def test_what_was_not_answered_is_sent_again_over_a_new_stream():
+    async def story():
+        block = asyncio.Event()
+        networks, received, _, _ = await started(2, block=block)
+        for i in range(3):
+            networks[0].send(1, b"%d" % i)
+        await until(lambda: networks[0].counts["failed"] == 1)  # by the deadline, of 2 seconds
+        block.set()
+        await until(lambda: networks[0].counts["sent"] == 3)
+        assert {data for _, data in received[1]} == {b"0", b"1", b"2"}
+        assert networks[0].counts["dropped"] == 0
         await stop(networks)
 
     asyncio.run(story())
@@ -93,18 +122,25 @@ def test_a_message_that_is_cut_off_with_its_connection_is_nobodys_word():
         )
         options = [("grpc.ssl_target_name_override", "peer-1.test")]
         async with grpc.aio.secure_channel(addresses[1], credentials, options) as channel:
-            for said, sent in (("9", b"abcdefgh"), ("7", b"abcdefgh"), ("9" * 99, b"x"), ("", b"")):
+            for sent in (
+                [announced(9) + b"abcdefgh"],
+                [announced(7) + b"abcdefgh"],
+                [announced(9) + b"abcdefgh", b"too much"],
+                [announced(9), b""],
+                [b"x"],
+                [b""],
+            ):
                 call = channel.stream_unary(METHOD)
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await call(iter([sent]), timeout=5.0, metadata=((SIZE, said),))
+                    await call(iter(sent), timeout=5.0)
                 assert caught.value.code() is grpc.StatusCode.DATA_LOSS
-            dying = channel.stream_unary(METHOD)(metadata=((SIZE, "9"),))
-            await dying.write(b"abcdefgh")
+            dying = channel.stream_unary(METHOD)()
+            await dying.write(announced(9) + b"abcdefgh")
             dying.cancel()
         networks[0].send(1, b"whole")
         await until(lambda: received[1])
         assert received[1] == [(0, b"whole")]
-        assert networks[1].counts["cut_off"] >= 4
+        assert networks[1].counts["cut_off"] >= 6
         await stop(networks)
 
     asyncio.run(story())
@@ -127,8 +163,8 @@ def test_a_stranger_and_a_certificate_of_another_authority_are_refused():
         )
         options = [("grpc.ssl_target_name_override", "peer-1.test")]
         async with grpc.aio.secure_channel(addresses[1], good, options) as channel:
-            size = ((SIZE, "4"),)
-            await channel.stream_unary(METHOD)(iter([b"good"]), timeout=2.0, metadata=size)
+            sent = [announced(4) + b"good"]
+            await channel.stream_unary(METHOD)(iter(sent), timeout=2.0)
         async with grpc.aio.insecure_channel(addresses[1]) as channel:
             with pytest.raises(grpc.aio.AioRpcError):
                 await channel.stream_unary(METHOD)(iter([b"x"]), timeout=2.0)

@@ -39,7 +39,7 @@ _PREFIX = struct.Struct("<4sBB32s32sQIHH32s32sI")
 class _Reader:
     """Bytes that are taken from the front."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self._rest = memoryview(data)
 
     def take(self, size: int) -> memoryview:
@@ -264,24 +264,18 @@ def encode(header: m.Header, body: m.Body, sign: Callable[[bytes], bytes]) -> by
     return head + content + _SIGNED.write(sign(_signed(head, content)))
 
 
-def decode(data: bytes) -> m.Envelope:
-    """Read a message; its signature is not checked here."""
+def decode_header(data: bytes) -> tuple[m.Header, type[m.Body]]:
+    """Read a message's header, and what kind of content it has; nothing is signed for yet."""
     if len(data) > MAX_MESSAGE:
         raise CodecError(f"a message has at most {MAX_MESSAGE} bytes, got {len(data)}")
     reader = _Reader(data)
-    head = bytes(reader.take(_PREFIX.size))
     magic, version, kind, federation, run, step, round_, sender, recipient, log, asked, size = (
-        _PREFIX.unpack(head)
+        _PREFIX.unpack(reader.take(_PREFIX.size))
     )
     if magic != MAGIC or version != VERSION or kind >= len(_BODIES):
         raise CodecError(f"not a message of version {VERSION}: {magic!r}, {version}, kind {kind}")
     if size + SIGNATURE != reader.left or step > 1 << 40:
         raise CodecError(f"a content of {size} bytes is announced, and {reader.left} follow")
-    content = bytes(reader.take(size))
-    inner = _Reader(content)
-    body = _BODIES[kind].read(inner)
-    if inner.left:
-        raise CodecError(f"{inner.left} bytes are left over at the end of a message")
     header = m.Header(
         federation=federation,
         run=run,
@@ -292,6 +286,19 @@ def decode(data: bytes) -> m.Envelope:
         log=log,
         asked=asked,
     )
+    return header, _BODIES[kind].make
+
+
+def decode(data: bytes) -> m.Envelope:
+    """Read a message; its signature is not checked here."""
+    header, made = decode_header(data)
+    reader = _Reader(data)
+    head = bytes(reader.take(_PREFIX.size))
+    content = reader.take(reader.left - SIGNATURE)
+    inner = _Reader(content)
+    body = _BODIES[_KINDS[made]].read(inner)
+    if inner.left:
+        raise CodecError(f"{inner.left} bytes are left over at the end of a message")
     return m.Envelope(
         header=header,
         body=body,
@@ -321,7 +328,7 @@ def _head(header: m.Header, kind: int, size: int) -> bytes:
         raise CodecError(f"a header does not fit its form: {header}") from error
 
 
-def _signed(head: bytes, content: bytes) -> bytes:
+def _signed(head: bytes, content: bytes | memoryview) -> bytes:
     return DOMAIN + head + hashlib.sha256(content).digest()
 
 

@@ -19,7 +19,8 @@ class Deadlines:
     view: float = 15.0
     """For a step's leader, before the next one takes over; it grows with every view."""
     resend: float = 2.0
-    """Until what may have been lost is sent again; it doubles, up to 8 times that."""
+    """Until what may have been lost is sent again; it doubles, up to 8 times that. Dealings, which
+    are large, are sent again to silent peers after 4 times that."""
     behind: float = 1.0
     """From being overtaken until the public answers are fetched."""
 

@@ -38,6 +38,8 @@ from pdlrecover.sharing import Scheme, zero_masks
 CHECKS = 2
 NONCE_BYTES = 64
 _STATEMENT = b"pdlrecover dealing\0"
+_CACHED = 1 << 13
+"""Products run over so many blocks at a time, to stay in the cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +159,11 @@ def row_of(kind: Kind, slot: bytes, public: Public, peer: int, private: bytes) -
     if len(public.proof) != CHECKS * (kind.degree + 1):
         return None
     challenge = _challenge(kind, slot, public.commitments)
-    mine = F61.sum(F61.multiply(challenge, row[None]), axis=1)
+    mine = np.zeros(CHECKS, dtype=np.int64)
+    for start in range(0, len(row), _CACHED):
+        part = slice(start, start + _CACHED)
+        products = F61.multiply(challenge[:, part], row[None, part])
+        mine = F61.add(mine, F61.sum(products, axis=1))
     target = int(kind.scheme.points[peer])
     weights = _rows(tuple(_points(kind).tolist()), (target,))
     expected = F61.matmul(_proof(kind, public), np.ascontiguousarray(weights.T))[:, 0]

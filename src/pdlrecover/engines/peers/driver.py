@@ -38,6 +38,7 @@ from pdlrecover.recovery.requests import (
     Update,
     Vector,
 )
+from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Shares
 
 Contribute = Callable[[int, Vector], encoding.Integers]
@@ -80,6 +81,8 @@ class Driver:
         self._step = -1
         self._fresh: dict[int, tuple[int, frozenset[int]]] = {}
         """By round: the step of its last fresh sum, and who dealt in it."""
+        self._pairs: dict[int, Elements | None] = {}
+        """By round: this peer's share of the pair, once it was used; the last few."""
         self._decode: Callable[[encoding.Integers], Any] = lambda opened: opened
         self._asked_round: int | None = None
 
@@ -92,6 +95,7 @@ class Driver:
         if self._asked_round is not None:
             dealers = frozenset(held.dealer for held in entry.dealers)
             self._fresh[self._asked_round] = self._step, dealers
+            self._pairs.pop(self._asked_round, None)
         return self._next(self._decode(entry.values))
 
     def _next(self, answer: Any) -> Task | None:
@@ -215,6 +219,13 @@ class Driver:
         """Return this peer's share of the pair of round b: fresh minus stored."""
         if b not in self._fresh:
             raise PlanError(f"there is no pair of round {b}: ask for its update first")
+        if b not in self._pairs:
+            self._pairs[b] = self._read_pair(b)
+            while len(self._pairs) > MAX_BUFFER:
+                del self._pairs[next(iter(self._pairs))]
+        return self._pairs[b]
+
+    def _read_pair(self, b: int) -> Elements | None:
         step, dealers = self._fresh[b]
         both = dealers & self._dealers(b) & set(self.circle.peers)
         fresh = self._store.shares(self.circle.run, step, sorted(both))

@@ -141,10 +141,11 @@ class Holdings:
         held = tuple(self._held[dealer] for dealer in sorted(self._held))
         return Receipt(held=held, statements=tuple(self._statements[h.dealer] for h in held))
 
-    def lacking_mine(self) -> tuple[int, ...]:
-        """Return who has not said that it holds this peer's dealing."""
-        mine = self._held.get(self._circle.me)
-        return tuple(p for p in self._circle.others if mine not in self._receipts.get(p, ()))
+    def lacking_mine(self, *, silent: bool) -> tuple[int, ...]:
+        """Return whose receipts lack this peer's dealing; and who is silent so far, if asked."""
+        mine, told = self._held.get(self._circle.me), self._receipts
+        others = (p for p in self._circle.others if silent or p in told)
+        return tuple(p for p in others if mine not in told.get(p, ()))
 
     def proposable(self, *, in_time: bool) -> list[Held] | None:
         """Return the set that a leader should propose, or None if it should wait.

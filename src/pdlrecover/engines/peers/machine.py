@@ -6,7 +6,8 @@ Rules:
   in every message. A message of a past step is answered with this peer's position, one of a coming
   step waits, within limits.
 - A message counts if its sender takes part, is who the transport says it is, signed it, and means
-  this federation, this run, and this peer or everybody.
+  this federation, this run, and this peer or everybody. What comes too late to tell anything is not
+  read further than its header.
 - *Catching up.* When more peers than may collude or lie have signed messages of the same later step
   and log, this peer fetches the public answers from one of them, and takes them only if they lead
   to exactly that log. What it missed of shares stays missed. The others wait for a peer again once
@@ -26,6 +27,7 @@ from pdlrecover.engines.peers.messages import (
     EVERYBODY,
     NOTHING,
     Answers,
+    Body,
     Entry,
     Envelope,
     Fetch,
@@ -33,7 +35,7 @@ from pdlrecover.engines.peers.messages import (
     Position,
 )
 from pdlrecover.engines.peers.slot import Slot
-from pdlrecover.engines.peers.states import State
+from pdlrecover.engines.peers.states import TAKES, State
 from pdlrecover.errors import CodecError, MessageError
 
 WINDOW = 2
@@ -108,8 +110,13 @@ class Machine:
     def receive(self, data: bytes, source: int, now: float) -> list[Effect]:
         """Take bytes that the transport says come from this peer."""
         try:
+            header, kind = codec.decode_header(data)
+            self._check_header(header, source)
+            if self._is_late(header, kind):
+                return self._late(header)
             envelope = codec.decode(data)
-            self._check(envelope, source)
+            if not self.circle.crypto.verify(source, envelope.signed, envelope.signature):
+                raise MessageError("sent a message with a wrong signature")
         except (CodecError, MessageError) as error:
             return [Blame(peer=source, what=str(error))]
         return self._settled(self.take(envelope, now))
@@ -131,7 +138,7 @@ class Machine:
             case Position(reply=reply):
                 effects = [self._tell_position(sender)] if reply else []
             case _ if header.step < self.step:
-                effects = [self._tell_position(sender)]
+                effects = self._late(header)
             case _ if header.step > self.step or self.slot is None:
                 self._keep(envelope)
             case _:
@@ -152,9 +159,25 @@ class Machine:
         """Return the message that answers a `Serve`."""
         return self.circle.send(self._place(), Answers(first=first, entries=tuple(entries)), to)
 
-    def _check(self, envelope: Envelope, source: int) -> None:
-        """Raise if this message is not its sender's word to this peer in this run."""
-        header, circle = envelope.header, self.circle
+    def _is_late(self, header: Header, kind: type[Body]) -> bool:
+        """Say whether a message has nothing to tell any more, so that it need not be read."""
+        if kind in (Fetch, Answers, Position):
+            return False
+        if header.step < self.step:
+            return True
+        slot = self.slot
+        return slot is not None and header.step == self.step and kind not in TAKES[slot.state]
+
+    def _late(self, header: Header) -> list[Effect]:
+        """Tell a peer that is more than a step behind where this one is.
+
+        The last words of a step come late as a rule; whoever has lost one will ask.
+        """
+        return [self._tell_position(header.sender)] if header.step < self.step - 1 else []
+
+    def _check_header(self, header: Header, source: int) -> None:
+        """Raise if this message does not claim to be its sender's, to this peer, in this run."""
+        circle = self.circle
         if header.sender != source:
             raise MessageError(f"sent a message in the name of peer {header.sender}")
         if header.sender not in circle.others:
@@ -163,8 +186,6 @@ class Machine:
             raise MessageError(f"passed on a message for peer {header.recipient}")
         if (header.federation, header.run) != (circle.federation, circle.run):
             raise MessageError("sent a message of another federation or run")
-        if not circle.crypto.verify(source, envelope.signed, envelope.signature):
-            raise MessageError("sent a message with a wrong signature")
 
     def _now(self, envelope: Envelope, now: float) -> list[Effect]:
         """Take a message of the step under way."""

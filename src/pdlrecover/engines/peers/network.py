@@ -2,13 +2,15 @@
 
 Rules:
 
-- One method, a stream of chunks answered by one empty message. The bytes are the codec's; no schema
-  compiler is involved.
+- One method, a stream that stays open: messages in chunks one way, and the other way how many have
+  been taken, said for several at once. The bytes are the codec's; no schema compiler is involved.
+  A call for each message would cost four times as much.
 - Both sides show a certificate that the federation knows. Its name is bound to the peer's number:
   a client connects only to the name it wants, a server knows its caller by its name, and by the
   very certificate where they are pinned.
-- Every send has a deadline, is tried a few times with growing pauses, and is then dropped: the
-  protocol says again what matters.
+- Every message has a deadline from the moment it is sent. If it is not answered by then, or the
+  stream breaks, a new stream is opened after a growing pause, and what was not answered is sent
+  again; after a few times it is dropped: the protocol says again what matters.
 - To each peer there is a queue of its own, bounded in messages and bytes; when it is full the
   oldest goes. So a peer that is slow, frozen or gone costs the others nothing.
 - What is received is bounded too: a peer has so many messages waiting here, and is kept waiting
@@ -19,8 +21,10 @@ Rules:
 import asyncio
 import random
 import ssl
+import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +34,10 @@ from pdlrecover.errors import PlanError
 
 METHOD = "/pdlrecover.Peer/Deliver"
 CHUNK = 1 << 20
-SIZE = "size"
-"""The metadata that says how many bytes a message has."""
+SIZE_BYTES = 8
+"""Before a message stands how many bytes it has, little-endian; an answer is as long."""
+ANSWER_SECONDS, ANSWER_MESSAGES, ANSWER_BYTES = 0.3, 8, 1 << 20
+"""So long an answer waits for others to go with it, unless so much is there to be answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +63,10 @@ class Limits:
     queued_bytes: int = 1 << 29
     waiting_messages: int = 64
     """Received from one peer and not yet looked at."""
+    unanswered_messages: int = 32
+    """Sent to one peer and not yet answered; no more are sent meanwhile,"""
+    unanswered_bytes: int = 1 << 24
+    """nor more bytes, unless it is a single message."""
     deadline: float = 20.0
     attempts: int = 4
     pause: float = 0.2
@@ -124,30 +134,45 @@ class Network:
         """Queue a message for a peer."""
         self._links[peer].put(data)
 
-    async def _deliver(self, chunks: AsyncIterator[bytes], context: Any) -> bytes:
-        """Put a message together and hand it on; the answer says that it has arrived."""
-        source, limit = self._caller(context), self._limits.message_bytes
+    async def _deliver(self, _: Any, context: Any) -> None:
+        """Take a peer's messages one by one; each answer says that one was taken."""
+        source = self._caller(context)
         if source is None:
             self.counts["refused"] += 1
             self._complain(None, f"a caller at {context.peer()} is no peer of this federation")
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no peer of this federation")
-            return b""
-        parts: list[bytes] = []
-        size, told = 0, _told_size(context)
-        async for chunk in chunks:
-            size += len(chunk)
-            if max(size, told) > limit:
-                self.counts["oversize"] += 1
-                self._complain(source, f"sent a message of more than {limit} bytes")
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the message is too large")
-            parts.append(chunk)
-        if size != told:
+            return
+        answers = _Answers(context)
+        try:
+            while (chunk := await context.read()) is not grpc.aio.EOF:
+                data = await self._whole(source, chunk, context)
+                self.counts["received"] += 1
+                self.counts["received_bytes"] += len(data)
+                await self._receive(source, data)
+                await answers.taken(len(data))
+            await answers.say()
+        finally:
+            answers.stop()
+
+    async def _whole(self, source: int, chunk: bytes, context: Any) -> bytes:
+        """Return the message that this chunk begins."""
+        limit, size = self._limits.message_bytes, int.from_bytes(chunk[:SIZE_BYTES], "little")
+        if size > limit:
+            self.counts["oversize"] += 1
+            self._complain(source, f"sent a message of more than {limit} bytes")
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the message is too large")
+        parts, left = [memoryview(chunk)[SIZE_BYTES:]], size + SIZE_BYTES - len(chunk)
+        fits = len(chunk) >= SIZE_BYTES
+        while fits and left > 0:
+            chunk = await context.read()
+            fits = chunk is not grpc.aio.EOF and 0 < len(chunk) <= left
+            if fits:
+                parts.append(memoryview(chunk))
+                left -= len(chunk)
+        if not fits or left:
             self.counts["cut_off"] += 1
-            await context.abort(grpc.StatusCode.DATA_LOSS, f"{told} bytes were announced")
-        self.counts["received"] += 1
-        self.counts["received_bytes"] += size
-        await self._receive(source, b"".join(parts))
-        return b""
+            await context.abort(grpc.StatusCode.DATA_LOSS, f"{size} bytes were announced")
+        return b"".join(parts)
 
     def _caller(self, context: Any) -> int | None:
         """Return whose certificate the caller showed."""
@@ -163,8 +188,51 @@ class Network:
         return found[0]
 
 
+class _Answers:
+    """Says how many of a stream's messages were taken: soon, and of several at once."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._messages = self._bytes = 0
+        self._later: asyncio.Task[None] | None = None
+
+    async def taken(self, size: int) -> None:
+        """Answer a message, now or with the next ones."""
+        self._messages += 1
+        self._bytes += size
+        if self._messages >= ANSWER_MESSAGES or self._bytes >= ANSWER_BYTES:
+            await self.say()
+        elif self._later is None or self._later.done():
+            self._later = asyncio.create_task(self._wait())
+
+    async def say(self) -> None:
+        """Answer what is not answered yet."""
+        messages, self._messages, self._bytes = self._messages, 0, 0
+        if messages:
+            await self._context.write(messages.to_bytes(SIZE_BYTES, "little"))
+
+    def stop(self) -> None:
+        """Say nothing more: the stream is over."""
+        if self._later is not None:
+            self._later.cancel()
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(ANSWER_SECONDS)
+        with suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await self.say()
+
+
+@dataclass(kw_only=True, eq=False)
+class _Message:
+    """A message on its way."""
+
+    data: bytes
+    attempts: int = 0
+    sent_at: float = 0.0
+
+
 class _Link:
-    """The way to one peer: a bounded queue, and a task that empties it."""
+    """The way to one peer: a bounded queue, and a stream that empties it."""
 
     def __init__(
         self, address: str, name: str, tls: Tls, limits: Limits, counts: Counter[str]
@@ -172,16 +240,21 @@ class _Link:
         credentials = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
         options = [*_options(limits), ("grpc.ssl_target_name_override", name)]
         self._channel = grpc.aio.secure_channel(address, credentials, options=options)
-        self._call = self._channel.stream_unary(METHOD)
+        self._open = self._channel.stream_stream(METHOD)
         self._limits, self._counts = limits, counts
-        self._queue: deque[bytes] = deque()
+        self._queue: deque[_Message] = deque()
         self._size = 0
-        self._filled = asyncio.Event()
+        self._unanswered: deque[_Message] = deque()
+        self._moved = asyncio.Event()
+        """Set when the queue grows or an answer comes."""
         self._task = asyncio.create_task(self._work())
 
     def put(self, data: bytes) -> None:
-        """Queue a message; the oldest go where there is no room."""
-        self._queue.append(data)
+        """Queue a message; the oldest go where there is no room, and what nobody would take."""
+        if len(data) > self._limits.message_bytes:
+            self._counts["dropped"] += 1
+            return
+        self._queue.append(_Message(data=data))
         self._size += len(data)
         while self._queue and (
             len(self._queue) > self._limits.queued_messages
@@ -189,72 +262,124 @@ class _Link:
         ):
             self._take()
             self._counts["dropped"] += 1
-        self._filled.set()
+        self._moved.set()
 
     async def stop(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._channel.close()
 
-    def _take(self) -> bytes:
-        data = self._queue.popleft()
-        self._size -= len(data)
-        return data
+    def _take(self) -> _Message:
+        message = self._queue.popleft()
+        self._size -= len(message.data)
+        return message
 
     async def _work(self) -> None:
         while True:
             while not self._queue:
-                self._filled.clear()
-                await self._filled.wait()
-            await self._send(self._take())
+                self._moved.clear()
+                await self._moved.wait()
+            await self._converse()
+            self._counts["failed"] += 1
+            pause = self._limits.pause * 2 ** max(0, self._take_back() - 1)
+            await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 (no secret)
 
-    async def _send(self, data: bytes) -> None:
-        for attempt in range(self._limits.attempts):
-            try:
-                size = ((SIZE, str(len(data))),)
-                await self._call(_chunks(data), timeout=self._limits.deadline, metadata=size)
-            except grpc.aio.AioRpcError as error:
-                self._counts["failed"] += 1
-                if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
-                    break
-                pause = self._limits.pause * 2**attempt
-                await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 (no secret)
-            else:
-                self._counts["sent"] += 1
-                self._counts["sent_bytes"] += len(data)
+    async def _converse(self) -> None:
+        """Send what is queued and hear the answers, until the stream breaks or a deadline is past.
+
+        That it is broken is told by the reading side: it has heard all answers by then.
+        """
+        call = self._open()
+        ends = [asyncio.create_task(part) for part in (self._hear(call), self._watch())]
+        writing = asyncio.create_task(self._write(call))
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (*ends, writing):
+                task.cancel()
+            call.cancel()
+            await asyncio.gather(*ends, writing, return_exceptions=True)
+
+    async def _write(self, call: Any) -> None:
+        while True:
+            while not self._queue or self._is_full():
+                self._moved.clear()
+                await self._moved.wait()
+            message = self._take()
+            message.sent_at = time.monotonic()
+            self._unanswered.append(message)
+            for chunk in _chunks(message.data):
+                await call.write(chunk)
+
+    async def _hear(self, call: Any) -> None:
+        with suppress(grpc.aio.AioRpcError):
+            while (answer := await call.read()) is not grpc.aio.EOF:
+                taken = int.from_bytes(answer[:SIZE_BYTES], "little")
+                if taken > len(self._unanswered):
+                    return
+                for _ in range(taken):
+                    self._counts["sent"] += 1
+                    self._counts["sent_bytes"] += len(self._unanswered.popleft().data)
+                self._moved.set()
+
+    async def _watch(self) -> None:
+        """Return when the oldest unanswered message is past its deadline."""
+        while True:
+            now = time.monotonic()
+            since = self._unanswered[0].sent_at if self._unanswered else now
+            if now >= since + self._limits.deadline:
                 return
-        self._counts["dropped"] += 1
+            await asyncio.sleep(since + self._limits.deadline - now)
+
+    def _take_back(self) -> int:
+        """Queue again what was not answered and not tried enough; return the most tries."""
+        back = [*self._unanswered]
+        self._unanswered.clear()
+        for message in reversed(back):
+            message.attempts += 1
+            if message.attempts >= self._limits.attempts:
+                self._counts["dropped"] += 1
+            else:
+                self._queue.appendleft(message)
+                self._size += len(message.data)
+        return max((message.attempts for message in back), default=0)
+
+    def _is_full(self) -> bool:
+        """Say whether the next message has to wait until more of the last ones are answered."""
+        limits, size = self._limits, sum(len(each.data) for each in self._unanswered)
+        return len(self._unanswered) >= limits.unanswered_messages or (
+            size > 0 and size + len(self._queue[0].data) > limits.unanswered_bytes
+        )
 
 
 class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
     """Answers the one method."""
 
-    def __init__(self, deliver: Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]) -> None:
-        self._handler = grpc.stream_unary_rpc_method_handler(deliver)
+    def __init__(self, deliver: Callable[[Any, Any], Awaitable[None]]) -> None:
+        self._handler = grpc.stream_stream_rpc_method_handler(deliver)
 
     def service(self, details: Any) -> Any:
         return self._handler if details.method == METHOD else None
 
 
-async def _chunks(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), CHUNK) if data else [0]:
+def _chunks(data: bytes) -> Iterator[bytes]:
+    """Cut a message, its size before it."""
+    yield len(data).to_bytes(SIZE_BYTES, "little") + data[:CHUNK]
+    for start in range(CHUNK, len(data), CHUNK):
         yield data[start : start + CHUNK]
-
-
-def _told_size(context: Any) -> int:
-    """Return how many bytes the caller says its message has; -1 if it does not say."""
-    told = str(dict(context.invocation_metadata()).get(SIZE, ""))
-    return int(told) if told.isascii() and told.isdigit() and len(told) < 16 else -1
 
 
 def _options(limits: Limits) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", 2 * CHUNK),
         ("grpc.max_send_message_length", 2 * CHUNK),
+        ("grpc.http2.max_frame_size", CHUNK),
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.max_reconnect_backoff_ms", 5_000),
         ("grpc.so_reuseport", 0),
         ("grpc.enable_http_proxy", 0),
     ]

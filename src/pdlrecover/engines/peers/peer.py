@@ -138,12 +138,7 @@ class Peer:
 
     async def _turn(self) -> None:
         """Wait for what comes next, and deal with it."""
-        alarms = [p.machine.wake_at for run, p in self.parts.items() if run not in self.ended]
-        wait = min([*alarms, self._gossip_at, self._status_at]) - time.monotonic()
-        try:
-            event, value = await asyncio.wait_for(self._events.get(), max(0.0, wait))
-        except TimeoutError:
-            event, value = "time", None
+        event, value = await self._next_event()
         now = time.monotonic()
         if event == "message":
             source, data = value
@@ -164,6 +159,21 @@ class Peer:
         if now >= self._status_at:
             self._status_at = now + STATUS_SECONDS
             self._write_status()
+
+    async def _next_event(self) -> tuple[str, Any]:
+        """Return what has happened, or `time` when something is due by the clock.
+
+        Others that share the thread get their turn first: the network, above all.
+        """
+        await asyncio.sleep(0)
+        if not self._events.empty():
+            return self._events.get_nowait()
+        alarms = [p.machine.wake_at for run, p in self.parts.items() if run not in self.ended]
+        wait = min([*alarms, self._gossip_at, self._status_at]) - time.monotonic()
+        try:
+            return await asyncio.wait_for(self._events.get(), max(0.0, wait))
+        except TimeoutError:
+            return "time", None
 
     async def _receive(self, source: int, data: bytes) -> None:
         await self._room[source].acquire()

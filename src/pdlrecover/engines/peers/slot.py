@@ -36,6 +36,8 @@ from pdlrecover.field import Elements
 
 MAX_CHOICES = 4
 """Sub-secrets of one peer for so many different sets are kept."""
+PATIENCE = 4
+"""A dealing is sent again to a silent peer after so many times the usual wait."""
 
 
 class Slot:
@@ -74,6 +76,7 @@ class Slot:
         self._resend_at, self._pause = self.wake_at, circle.deadlines.resend
         self._timed_view = -1
         self._deadline = self._propose_at = self._view_at = float("inf")
+        self._deal_again_at = float("inf")
 
     def heard(self, peer: int) -> None:
         """Wait for this peer, too: it is there."""
@@ -93,9 +96,11 @@ class Slot:
         if self.state is not State.COMPUTING:
             return []
         self._move(Move.DEALT)
+        self._rest(now)
         self._dealt = dealt
         self.holdings.hold_own(dealt)
         self._deadline = now + self.circle.deadlines.dealing
+        self._deal_again_at = now + PATIENCE * self.circle.deadlines.resend
         return [*self._deal_to(self.circle.others), *self._progress(now)]
 
     def take(self, envelope: Envelope, now: float) -> list[Effect]:
@@ -140,7 +145,7 @@ class Slot:
         if now >= self._resend_at:
             self._pause = min(2 * self._pause, 8 * self.circle.deadlines.resend)
             self._resend_at = now + self._pause
-            effects += self._again()
+            effects += self._again(now)
         self._set_alarm(now)
         return effects
 
@@ -159,6 +164,11 @@ class Slot:
 
     def _move(self, move: Move) -> None:
         self.state = moved(self.state, move)
+
+    def _rest(self, now: float) -> None:
+        """Say nothing again for a while: the step has come further."""
+        self._pause = self.circle.deadlines.resend
+        self._resend_at = now + self._pause
 
     def _set_alarm(self, now: float) -> None:
         agreeing = self.state is State.AGREEING
@@ -188,6 +198,7 @@ class Slot:
             State.AGREEING,
         ):
             self._move(Move.DECIDED)
+            self._rest(now)
             self._choice = self.ballot.settled.choice
             self._dealers = self.ballot.settled.dealers
             effects += [*self._say_sub_secret(), *self._try_open()]
@@ -195,6 +206,7 @@ class Slot:
         return effects
 
     def _tell_receipt(self, now: float) -> list[Effect]:
+        self._rest(now)
         self._start_view(now)
         return [*self.circle.broadcast(self.place, self.holdings.receipt())]
 
@@ -278,11 +290,15 @@ class Slot:
             sends.append(self.circle.send(self.place, body, peer))
         return sends
 
-    def _again(self) -> list[Effect]:
-        """Say again what may have been lost."""
+    def _again(self, now: float) -> list[Effect]:
+        """Say again what may have been lost.
+
+        Dealings are large, and peers that are silent are likely to be waiting for others' or to be
+        slow: those get them again later than the rest.
+        """
         sends: list[Effect] = []
         if self.state in (State.GATHERING, State.AGREEING):
-            sends += self._deal_to(self.holdings.lacking_mine())
+            sends += self._deal_to(self.holdings.lacking_mine(silent=now >= self._deal_again_at))
         if self.state is State.AGREEING:
             sends += self.circle.broadcast(self.place, self.holdings.receipt())
             if self.ballot.proposed and self.ballot.proposed.view == self.ballot.view:
