@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pdlrecover.errors import FieldError, HistoryError
 from pdlrecover.field import F61, Seeded
-from pdlrecover.history import Vault, VaultLayout, records, verify
+from pdlrecover.history import Vault, VaultLayout, opening, records, verify
 from pdlrecover.history.records import Kind, Sealer, checkpoint_key, round_key, share_key
 from pdlrecover.history.store import Store
 
@@ -514,6 +514,49 @@ def test_a_killed_process_leaves_whole_rounds_and_loses_none_that_it_reported(tm
             expected = F61.sum(np.stack([*shares_of(acknowledged - 1, range(8), 2000).values()]), 0)
             np.testing.assert_array_equal(vault.sum(acknowledged - 1, range(8)).values, expected)
     assert acknowledged > 6
+
+
+def killed_at_birth(folder, moment):
+    """Leave what a process leaves that is killed while it makes a history."""
+    folder.mkdir()
+    if moment in ("file", "power"):
+        (folder / "data.mdb").write_bytes(bytes(1 << 20 if moment == "power" else 0))
+        return
+
+    def work():
+        name = {"opened": "reserve", "reserved": "writing"}.get(moment)
+        if name:
+            setattr(Store, name, lambda *_: os._exit(0))
+        else:
+            opening.remember = lambda *_: os._exit(0)
+        Vault(folder, KEY, LAYOUT)
+
+    assert in_child(work) == 0
+    assert not (folder / "head").exists()
+
+
+@pytest.mark.parametrize("moment", ["file", "power", "opened", "reserved", "written"])
+def test_a_history_killed_at_its_birth_is_empty_and_sound(tmp_path, moment):
+    killed_at_birth(tmp_path / "history", moment)
+    for layout in (None, LAYOUT):
+        look = verify(tmp_path / "history", KEY, layout)
+        assert look.sound, str(look)
+        assert look.rounds == 0
+    filled(tmp_path / "history")
+    assert verify(tmp_path / "history", KEY).whole == (0, 1, 2, 3)
+
+
+def test_a_history_that_was_emptied_is_not_taken_for_a_new_one(tmp_path):
+    filled(tmp_path)
+    (tmp_path / "data.mdb").write_bytes(bytes(1 << 20))
+    assert not verify(tmp_path, KEY).sound
+    with pytest.raises(HistoryError, match="structure of the database"):
+        Vault(tmp_path, KEY, LAYOUT)
+    (tmp_path / "data.mdb").write_bytes(b"")
+    with pytest.raises(HistoryError, match="cannot be used"):
+        verify(tmp_path, KEY)
+    with pytest.raises(HistoryError, match="empty and its head file is not"):
+        Vault(tmp_path, KEY, LAYOUT)
 
 
 def test_a_database_that_was_cut_off_is_refused_and_kills_nobody(tmp_path):

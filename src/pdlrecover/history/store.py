@@ -9,6 +9,8 @@ Rules:
 - A file whose pages are damaged, or that was cut off, is not handed to LMDB: it would crash the
   process. Whoever opens it for writing looks at all pages first.
 - One process writes; others may read.
+- A process that is killed while it makes the file leaves it empty, or full of zeros if the power
+  was lost. Nothing was stored then, and the file is made again.
 - Every error of LMDB or of the disk becomes a `HistoryError`.
 """
 
@@ -26,8 +28,10 @@ from lmdb.verify import verify as verify_pages
 
 from pdlrecover.errors import HistoryError
 
-DATA, LOCK = "data.mdb", "writer.lock"
+DATA, LOCK, HEAD_FILE = "data.mdb", "writer.lock", "head"
 FIRST_MAP = 16 << 20
+NEWBORN = 4 << 20
+"""Before its first write is done a file is smaller."""
 SPARE = 4 << 20
 """So many bytes of the disk are left to others: logs, and the small files next to the data."""
 
@@ -53,6 +57,8 @@ class Store:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._writer = None if read_only else only_writer(folder)
         try:
+            if not read_only and self._path.exists() and is_blank(folder):
+                os.truncate(self._path, 0)
             if not read_only and self._path.exists() and (found := damaged_pages(folder)):
                 raise HistoryError(
                     f"the structure of the database in {folder} is damaged ({found[0]}); {_REPAIR}"
@@ -161,6 +167,14 @@ class Store:
         if self._writer is not None:
             os.close(self._writer)
             self._writer = None
+
+
+def is_blank(folder: Path) -> bool:
+    """Say whether nothing was ever written: no head file, and a database of no bytes, or zeros."""
+    path = folder / DATA
+    with said(folder):
+        small = not (folder / HEAD_FILE).exists() and path.stat().st_size <= NEWBORN
+        return small and not any(path.read_bytes())
 
 
 def damaged_pages(folder: Path) -> list[str]:
