@@ -196,3 +196,25 @@ def test_a_message_to_a_peer_that_is_not_up_yet_arrives_when_it_is():
         await stop([first, second])
 
     asyncio.run(story())
+
+
+def test_a_message_that_cannot_be_sent_does_not_close_the_way_to_a_peer(caplog):
+    async def story():
+        networks, received, _, _ = await started(2)
+        link = networks[0]._links[1]
+        call = link._call
+
+        def broken(*_, **__):
+            link._call = call
+            raise TypeError("no such argument")
+
+        link._call = broken
+        networks[0].send(1, b"lost")
+        networks[0].send(1, b"next")
+        await until(lambda: received[1])
+        assert received[1] == [(0, b"next")]
+        assert networks[0].counts["dropped"] == 1
+        await stop(networks)
+
+    asyncio.run(story())
+    assert "no such argument" in caplog.text

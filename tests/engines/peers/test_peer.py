@@ -3,12 +3,14 @@
 import asyncio
 import json
 import socket
+import threading
 
 import numpy as np
 import pytest
 import town
 from office import free_addresses
 
+from pdlrecover.engines.peers.messages import NOTHING, Position
 from pdlrecover.engines.peers.report import ask
 from pdlrecover.errors import HistoryError, PlanError
 
@@ -183,3 +185,85 @@ def test_a_full_disk_stops_a_peer_before_a_round_and_says_so(tmp_path):
         "stopped: the history"
         in next(iter(town.status(tmp_path / "ash")["runs"].values()))["outcome"]
     )
+
+
+def lone_story(tmp_path, spoil, condition):
+    """Let one peer run, spoilt in some way, until a condition; return its training run's status."""
+
+    async def story():
+        town.settle(tmp_path)
+        lone = town.peer(0, tmp_path)
+        spoil(lone)
+        task = asyncio.create_task(lone.run())
+        await until(lambda: condition(lone))
+        assert not task.done()
+        told = await ask(tmp_path / "ash" / "control", {"do": "status"})
+        await close([lone], [task])
+        return next(iter(told["runs"].values()))
+
+    return asyncio.run(story())
+
+
+def test_whatever_goes_wrong_in_an_update_ends_the_run_and_is_said(tmp_path, caplog):
+    def broken(lone):
+        original = lone.runs.trainer
+
+        def trainer():
+            participant = original()
+            participant.driver._contribute = lambda *_, **__: 1 / 0
+            return participant
+
+        lone.runs.trainer = trainer
+
+    told = lone_story(tmp_path, broken, lambda lone: lone.ended)
+    assert told["outcome"] == "stopped: ZeroDivisionError: division by zero"
+    assert "Traceback" in caplog.text
+
+
+def test_a_stopped_run_takes_no_messages(tmp_path):
+    taken = []
+
+    async def story():
+        town.settle(tmp_path)
+        lone = town.peer(0, tmp_path)
+        task = asyncio.create_task(lone.run())
+        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
+        lone.parts[lone.runs.training].receive = lambda *_: taken.append(1) or []
+        circle = lone.runs.circle(lone.runs.training, EVERYBODY)
+        place = circle.place(0, NOTHING, NOTHING, 0)
+        message = circle.send(place, Position(reply=False), 1).data
+        lone._message(1, message, 0.0)
+        lone._end(lone.runs.training, "stopped: for a reason")
+        lone._message(1, message, 0.0)
+        await close([lone], [task])
+
+    asyncio.run(story())
+    assert taken == [1]
+
+
+def test_a_long_log_is_gone_through_while_the_peer_answers(tmp_path):
+    going = threading.Event()
+
+    def slow(lone):
+        original = lone.runs.trainer
+
+        def trainer():
+            participant = original()
+            start = participant.start
+
+            def wait_and_start(now):
+                assert going.wait(10)
+                return start(now)
+
+            participant.start = wait_and_start
+            return participant
+
+        lone.runs.trainer = trainer
+
+    def answered(lone):
+        if (tmp_path / "ash" / "control").exists():
+            going.set()
+        return going.is_set() and not lone._starting
+
+    told = lone_story(tmp_path, slow, answered)
+    assert told["outcome"] == "running"

@@ -58,7 +58,7 @@ class Archive:
     @property
     def size(self) -> int:
         """How many bytes everything has on disk."""
-        return sum(vault.size for vault in self._vaults.values())
+        return sum(vault.size for vault in list(self._vaults.values()))
 
     def log(self, run: bytes) -> Sequence[Entry]:
         """Return the entries of a run's log, each read when it is asked for."""

@@ -16,6 +16,7 @@ Rules:
 """
 
 import asyncio
+import logging
 import random
 import ssl
 from collections import Counter, deque
@@ -27,6 +28,7 @@ import grpc
 
 from pdlrecover.errors import PlanError
 
+LOG = logging.getLogger("pdlrecover.peer")
 METHOD = "/pdlrecover.Peer/Deliver"
 CHUNK = 1 << 20
 
@@ -195,7 +197,11 @@ class _Link:
             while not self._queue:
                 self._filled.clear()
                 await self._filled.wait()
-            await self._send(self._take())
+            try:
+                await self._send(self._take())
+            except Exception:  # the way to a peer must stay open, whatever one message did to it
+                self._counts["dropped"] += 1
+                LOG.exception("a message could not be sent; this is a bug")
 
     async def _send(self, data: bytes) -> None:
         for attempt in range(self._limits.attempts):

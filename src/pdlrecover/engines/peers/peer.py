@@ -9,7 +9,7 @@ Started again after a crash it goes on where its store ends, and fetches what is
 What goes wrong in a run ends that run; a store that cannot be used, such as a full disk, ends the
 peer, between two steps.
 Recoveries do not wait for each other. All of the protocol happens in one task; only updates are
-computed elsewhere, in a thread.
+computed elsewhere, in a thread, and stored logs are gone through in another.
 """
 
 import asyncio
@@ -42,6 +42,7 @@ KEPT_EVIDENCE = 1000
 """So many pieces of evidence are written to disk."""
 CONTROL = "control"
 """The local socket, in the peer's folder."""
+DONE = "done"
 _CAUGHT = "caught"
 
 
@@ -92,6 +93,8 @@ class Peer:
         self._room = [asyncio.Semaphore(limits.waiting_messages) for _ in members]
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(1, "pdlrecover-update")
+        self._starting: dict[bytes, asyncio.Future[None]] = {}
+        """Runs whose stored log is being gone through."""
         self._strange: set[tuple[int, bytes]] = set()
         self._gossip_at = self._status_at = 0.0
         self._told_round: dict[bytes, int] = {}
@@ -118,6 +121,7 @@ class Peer:
             self._write_status()
             await self.network.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
+            await asyncio.gather(*self._starting.values())
         if self._failure is not None:
             raise self._failure
 
@@ -137,7 +141,7 @@ class Peer:
 
     async def _turn(self) -> None:
         """Wait for what comes next, and deal with it."""
-        alarms = [p.machine.wake_at for run, p in self.parts.items() if run not in self.ended]
+        alarms = [p.machine.wake_at for run, p in self.parts.items() if self._is_under_way(run)]
         wait = min([*alarms, self._gossip_at, self._status_at]) - time.monotonic()
         try:
             event, value = await asyncio.wait_for(self._events.get(), max(0.0, wait))
@@ -151,11 +155,16 @@ class Peer:
         elif event == "dealt":
             run, step, dealt = value
             self._do(run, lambda p: p.contribute(step, dealt, now))
+        elif event == "begun":
+            run, outcomes = value
+            del self._starting[run]
+            self._do(run, lambda _: outcomes)
         elif event == "failed":
-            run, why = value
-            self._end(run, f"stopped: {why}")
+            run, error = value
+            self._starting.pop(run, None)
+            self._fail(run, error)
         for run, participant in list(self.parts.items()):
-            if participant.machine.wake_at <= now and run not in self.ended:
+            if self._is_under_way(run) and participant.machine.wake_at <= now:
                 self._do(run, lambda p: p.tick(now))
         if now >= self._gossip_at:
             self._gossip_at = now + GOSSIP_SECONDS
@@ -198,29 +207,41 @@ class Peer:
                 run.hex()[:16],
             )
 
+    def _is_under_way(self, run: bytes) -> bool:
+        return run not in self.ended and run not in self._starting
+
     def _begin(self, run: bytes, participant: Participant) -> None:
+        """Go through what is stored of a run, in a thread: it may be long."""
         self.parts[run] = participant
-        self._do(run, lambda p: p.start(time.monotonic()))
+        work = self._reporting(run, lambda: ("begun", (run, participant.start(time.monotonic()))))
+        self._starting[run] = asyncio.get_running_loop().run_in_executor(None, work)
 
     def _do(self, run: bytes, act: Callable[[Participant], list[Outcome]]) -> None:
         """Let a run act; what goes wrong in it ends this run at this peer, and no other.
 
-        A store that cannot be written or read any more ends the peer.
+        A run that is not there yet, or has stopped, is left alone; one that is done answers others.
         """
+        if run in self._starting or self.ended.get(run, DONE) != DONE:
+            return
         participant = self.parts[run]
         try:
             self._carry(run, act(participant))
-        except HistoryError as error:
-            self._end(run, f"stopped: {error}")
+            self._tell_progress(run, participant)
+            if participant.finished and run not in self.ended:
+                self._finish(run, participant)
+        except Exception as error:  # one run's trouble is not to end the others
+            self._fail(run, error)
+
+    def _fail(self, run: bytes, error: Exception) -> None:
+        """End a run; a store that cannot be written or read any more ends the peer."""
+        if not isinstance(error, PDLRecoverError):
+            LOG.error("this should not have happened, and is a bug", exc_info=error)
+            self._end(run, f"stopped: {type(error).__name__}: {error}")
+            return
+        self._end(run, f"stopped: {error}")
+        if isinstance(error, HistoryError):
             self._failure = error
             self.stop()
-            return
-        except PDLRecoverError as error:
-            self._end(run, f"stopped: {error}")
-            return
-        self._tell_progress(run, participant)
-        if participant.finished and run not in self.ended:
-            self._finish(run, participant)
 
     def _carry(self, run: bytes, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -238,16 +259,20 @@ class Peer:
 
     def _compute(self, run: bytes, job: Compute) -> None:
         """Deal in the thread; the result comes back as an event."""
+        self._threads.submit(self._reporting(run, lambda: ("dealt", (run, job.step, job.run()))))
+
+    def _reporting(self, run: bytes, work: Callable[[], tuple[str, Any]]) -> Callable[[], None]:
+        """Return what does this work in a thread, and makes an event of whatever comes of it."""
         loop = asyncio.get_running_loop()
 
-        def work() -> None:
+        def report() -> None:
             try:
-                event: tuple[str, Any] = "dealt", (run, job.step, job.run())
-            except PDLRecoverError as error:
-                event = "failed", (run, str(error))
+                event = work()
+            except Exception as error:
+                event = "failed", (run, error)
             loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-        self._threads.submit(work)
+        return report
 
     def _blame(self, peer: int, what: str, evidence: tuple[bytes, ...]) -> None:
         self.counts["blames"] += 1
@@ -295,12 +320,12 @@ class Peer:
     def _finish(self, run: bytes, participant: Participant) -> None:
         if run == self.runs.training:
             self.runs.write_trained(participant)
-            self._end(run, "done")
+            self._end(run, DONE)
             self.council.about(participant.machine.log)
             self._start_recoveries()
         else:
             self.runs.write_recovered(participant, self.council.removals[run])
-            self._end(run, "done")
+            self._end(run, DONE)
 
     def _start_recoveries(self) -> None:
         for removal in self.council.passed():
