@@ -33,7 +33,7 @@ from pdlrecover.recovery import methods
 from pdlrecover.recovery.removal import check_company, check_removal
 
 MAX_REMOVALS = 64
-"""So many proposals of one peer are kept."""
+"""So many different proposals of one peer are looked at."""
 _MEMORY = "removals"
 
 
@@ -59,7 +59,7 @@ class Council:
         self._after = NOTHING
         self.removals: dict[bytes, Removal] = {}
         self._early: dict[bytes, dict[int, bytes]] = {}
-        self._by: dict[int, int] = {}
+        self._by: dict[int, set[bytes]] = {}
 
     def about(self, log: bytes) -> None:
         """Set the finished training log that removals are about, and recall what was decided."""
@@ -152,14 +152,18 @@ class Council:
     def _hear_proposal(self, sender: int, body: RemovalProposal) -> list[Send | Blame | Note]:
         if body.digest in self.removals:
             return []
-        self._by[sender] = self._by.get(sender, 0) + 1
-        if self._by[sender] > MAX_REMOVALS:
-            return []
         if self._after == NOTHING:
             return []  # still training: it will be said again
+        proposed = self._by.setdefault(sender, set())
+        again = body.digest in proposed
+        if not again and len(proposed) >= MAX_REMOVALS:
+            return []
+        proposed.add(body.digest)
         try:
             self._learn(body)
         except PlanError as error:
+            if again:
+                return []  # it was told why
             refusal = Refusal(removal=body.digest, why=str(error)[:300])
             return [self._circle.send(self._place(), refusal, sender)]
         facts: dict[str, object] = {"removal": body.digest.hex()[:16], "by": sender}
