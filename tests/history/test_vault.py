@@ -634,6 +634,43 @@ def test_a_full_disk_stops_before_a_round(tmp_path, monkeypatch):
         commit(vault)
 
 
+def test_what_was_reserved_is_not_refused_in_the_middle_of_a_round(tmp_path, monkeypatch):
+    with Vault(tmp_path, KEY, LAYOUT) as vault:
+        commit(vault)
+        vault.reserve(LAYOUT.round_bytes(len(DEALERS)) + (1 << 19))
+        real, journal = os.statvfs(tmp_path), vault._journal
+
+        class Full:
+            f_bavail, f_frsize = 0, real.f_frsize
+
+        monkeypatch.setattr(os, "statvfs", lambda path: Full)
+        monkeypatch.setattr(journal._store, "limit", 1)
+        for i in range(50):
+            vault.put_checkpoint("step", bytes([i]) * 5000, head=False)
+        commit(vault)
+        with pytest.raises(HistoryError, match="are allowed"):
+            vault.reserve(4 << 20)
+        monkeypatch.setattr(journal._store, "limit", None)
+        with pytest.raises(HistoryError, match="no room"):
+            vault.reserve(4 << 20)
+        assert len(vault) == 2
+    assert verify(tmp_path, KEY, LAYOUT).sound
+
+
+def test_room_that_the_file_has_already_needs_no_free_disk(tmp_path, monkeypatch):
+    with Vault(tmp_path, KEY, LAYOUT) as vault:
+        vault.reserve(4 << 20)
+    real = os.statvfs(tmp_path)
+
+    class Full:
+        f_bavail, f_frsize = 0, real.f_frsize
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Full)
+    with Vault(tmp_path, KEY, LAYOUT) as vault:
+        vault.reserve(2 << 20)
+        commit(vault)
+
+
 def test_a_file_that_may_not_grow_stops_before_a_round_and_inside_of_one(tmp_path, monkeypatch):
     """The operating system itself refuses: by RLIMIT_FSIZE, in a process of its own."""
 

@@ -4,8 +4,9 @@ Rules:
 
 - A write is one transaction, synced when it returns: it is there as a whole or not at all,
   whatever kills the process.
-- `reserve` allocates the disk blocks of the next write, past everything in use. A full disk, a
-  quota or the limit shows there, before a round, and not in the middle of one.
+- `reserve` allocates the disk blocks of the next writes, past everything in use. A full disk, a
+  quota or the limit shows there, before a round, and not in the middle of one: a write that fits
+  what was reserved before is not refused.
 - A file whose pages are damaged, or that was cut off, is not handed to LMDB: it would crash the
   process. Whoever opens it for writing looks at all pages first.
 - One process writes; others may read.
@@ -51,6 +52,8 @@ class Store:
     def __init__(self, folder: Path, *, read_only: bool = False, limit: int | None = None) -> None:
         self.folder, self.read_only, self.limit = folder, read_only, limit
         self._path = folder / DATA
+        self._reserved = 0
+        """Up to here the file is this process's to write."""
         if read_only and not self._path.exists():
             raise HistoryError(f"there is no history in {folder}")
         if not read_only:
@@ -98,6 +101,8 @@ class Store:
         used = (self._env.info()["last_pgno"] + 1) * page
         end = used + size + size // 64 + 256 * page
         end += -end % page
+        if end <= self._reserved:
+            return
         if self.limit is not None and end > self.limit:
             raise HistoryError(
                 f"the history in {self.folder} would grow to {_size(end)} and {_size(self.limit)} "
@@ -107,6 +112,7 @@ class Store:
         if end > self._env.info()["map_size"]:
             with said(self.folder):
                 self._env.set_mapsize(2 * end)
+        self._reserved = end
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -115,7 +121,7 @@ class Store:
     def _allocate(self, used: int, end: int) -> None:
         disk = os.statvfs(self.folder)
         free, allocated = disk.f_bavail * disk.f_frsize, self._path.stat().st_blocks * 512
-        if end - allocated + SPARE > free:
+        if end > allocated and end - allocated + SPARE > free:
             raise self._no_room(end - allocated, f"{_size(free)} are free")
         if not hasattr(os, "posix_fallocate"):
             return

@@ -68,7 +68,13 @@ class Archive:
         """Make room for the next step, or raise."""
         vault = self._vault(run)
         evidence = [_DEALER.size * self._peers]
-        vault.reserve(vault.layout.round_bytes(self._peers, evidence=evidence))
+        step = vault.layout.round_bytes(self._peers, evidence=evidence)
+        remembered = step  # of the step under way: no more than what it leaves
+        if run == self._training:
+            vault.reserve(step + remembered)
+        else:
+            vault.reserve(step)
+            self._vault(self._training).reserve(remembered)
 
     def commit(
         self, run: bytes, entry: Entry, shares: dict[int, Elements], model: Vector | None
