@@ -363,6 +363,17 @@ def test_false_answers_to_a_peer_that_was_away_are_not_taken(honest):
     assert lies == [0]
 
 
+def test_a_receipt_that_repeats_dealers_is_not_looked_at(honest):
+    def change(recipient, data):
+        body = codec.decode(data).body
+        many = replace(body, held=body.held * 500, statements=body.statements * 500)
+        return [(CHEAT, resigned(data, CHEAT, many))]
+
+    _, network = trained(cheating(m.Receipt, change))
+    same_models(network, HONEST)
+    assert blamed_for(network, "malformed receipt") == {(p, CHEAT) for p in HONEST}
+
+
 def behind(tamper=None):
     """Return a federation in which peer 0 was cut off from the start, and comes back now."""
     setup = Setup(PEERS, TOLERANCE)

@@ -174,3 +174,12 @@ def test_one_peer_may_propose_many_removals_but_not_any_number_and_is_told_why_n
         proposal = removal(method=f"magic {i % (2 * MAX_REMOVALS)}")
         refusals += len(asked.receive(circle.send(place, proposal, 0).data, 1))
     assert refusals == MAX_REMOVALS
+
+
+def test_what_others_write_reaches_the_log_without_line_breaks():
+    asked = council(0)
+    circle = SETUP.circle(1, m.NOTHING, range(7))
+    refusal = m.Refusal(removal=bytes(32), why="no\n12:00:00 elm was caught\x1b[2J")
+    data = circle.send(circle.place(0, LOG, m.NOTHING, 0), refusal, 0).data
+    (note,) = asked.receive(data, 1)
+    assert note.text.isprintable()

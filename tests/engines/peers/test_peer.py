@@ -10,6 +10,8 @@ import pytest
 import town
 from office import free_addresses
 
+from pdlrecover.engines.peers import peer as module
+from pdlrecover.engines.peers.effects import Blame
 from pdlrecover.engines.peers.messages import NOTHING, Position
 from pdlrecover.engines.peers.report import ask
 from pdlrecover.errors import HistoryError, PlanError
@@ -267,3 +269,23 @@ def test_a_long_log_is_gone_through_while_the_peer_answers(tmp_path):
 
     told = lone_story(tmp_path, slow, answered)
     assert told["outcome"] == "running"
+
+
+def lone_peer(tmp_path):
+    town.settle(tmp_path)
+    return town.peer(0, tmp_path)
+
+
+def test_a_cheat_cannot_fill_the_disk_with_evidence_or_the_log_with_blames(
+    tmp_path, monkeypatch, caplog
+):
+    lone = lone_peer(tmp_path)
+    for i in range(200):
+        lone._carry(NOTHING, [Blame(peer=1, what="signed two", evidence=(bytes([i]) * 999,) * 2)])
+    assert len(list((tmp_path / "ash" / "evidence").iterdir())) == 2
+    assert len(caplog.records) == module.TOLD_BLAMES + 1
+    monkeypatch.setattr(module, "KEPT_EVIDENCE_BYTES", 10_000)
+    for i in range(200):
+        lone._carry(NOTHING, [Blame(peer=2, what=f"cheat {i}", evidence=(bytes(999),) * 2)])
+    lone.runs.store.close()
+    assert len(list((tmp_path / "ash" / "evidence").iterdir())) == 10

@@ -145,7 +145,7 @@ class Council:
                 return []
             case Refusal(removal=digest, why=why):
                 facts: dict[str, object] = {"peer": sender, "removal": digest.hex()[:16]}
-                return [Note(text=f"a peer refuses a removal: {why}", facts=facts)]
+                return [Note(text=f"a peer refuses a removal: {why[:500]!r}", facts=facts)]
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
 

@@ -38,8 +38,10 @@ LOG = logging.getLogger("pdlrecover.peer")
 GOSSIP_SECONDS = 2.0
 STATUS_SECONDS = 1.0
 KEPT_BLAMES = 200
-KEPT_EVIDENCE = 1000
-"""So many pieces of evidence are written to disk."""
+KEPT_EVIDENCE, KEPT_EVIDENCE_BYTES = 1000, 1 << 28
+"""So many pieces of evidence are kept on disk, of so many bytes together."""
+TOLD_BLAMES = 20
+"""So many lines on one peer go to the log in a minute."""
 CONTROL = "control"
 """The local socket, in the peer's folder."""
 DONE = "done"
@@ -88,6 +90,9 @@ class Peer:
         self.caught: dict[tuple[int, str], float] = self._recall_caught()
         """Who was proven to have cheated, how, and when first."""
         self.counts: Counter[str] = Counter()
+        self._evidence: set[tuple[object, ...]] = set()
+        self._told_blames: Counter[int] = Counter()
+        self._told_minute = 0
         self.desk = Desk(self)
         self._metrics_port = metrics_port
         self._room = [asyncio.Semaphore(limits.waiting_messages) for _ in members]
@@ -251,9 +256,13 @@ class Peer:
                 case Compute():
                     self._compute(run, outcome)
                 case Blame(peer=peer, what=what, evidence=evidence):
-                    self._blame(peer, what, evidence)
+                    self._blame(peer, what, evidence, run)
                 case Note(text=text, facts=facts):
-                    LOG.info(text, extra={"facts": {"run": run.hex()[:16], **facts}})
+                    told: dict[str, object] = {"run": run.hex()[:16], **facts}
+                    if isinstance(source := facts.get("peer"), int):
+                        self._tell(logging.INFO, source, text, told)
+                    else:
+                        LOG.info("%s", text, extra={"facts": told})
                 case Halt(why=why):
                     self._end(run, f"stopped: {why}")
 
@@ -274,22 +283,50 @@ class Peer:
 
         return report
 
-    def _blame(self, peer: int, what: str, evidence: tuple[bytes, ...]) -> None:
+    def _blame(
+        self, peer: int, what: str, evidence: tuple[bytes, ...], run: bytes = NOTHING
+    ) -> None:
         self.counts["blames"] += 1
         facts: dict[str, object] = {"peer": peer, "what": what, "proven": bool(evidence)}
         self.blames.append({**facts, "time": time.time()})
-        LOG.warning("%s %s", self.names[peer], what, extra={"facts": facts})
+        self._tell(logging.WARNING, peer, f"{self.names[peer]} {what}", facts)
         if evidence and (peer, what) not in self.caught and len(self.caught) < KEPT_BLAMES:
             self.caught[peer, what] = time.time()
             told = [[*key, at] for key, at in self.caught.items()]
             self.runs.store.remember(_CAUGHT, json.dumps(told).encode())
+        step = self.parts[run].machine.step if run in self.parts else 0
+        if evidence and (peer, what, run, step) not in self._evidence:
+            self._evidence.add((peer, what, run, step))
+            self._keep_evidence(peer, evidence)
+
+    def _tell(self, level: int, peer: int, text: str, facts: dict[str, object]) -> None:
+        """Log what a peer did, but not so often that it fills the log."""
+        minute = int(time.monotonic() // 60)
+        if minute != self._told_minute:
+            self._told_minute = minute
+            self._told_blames.clear()
+        self._told_blames[peer] += 1
+        if self._told_blames[peer] <= TOLD_BLAMES:
+            LOG.log(level, "%s", text, extra={"facts": facts})
+        elif self._told_blames[peer] == TOLD_BLAMES + 1:
+            LOG.warning("%s: more of that is only counted for a minute", self.names[peer])
+
+    def _keep_evidence(self, peer: int, evidence: tuple[bytes, ...]) -> None:
+        """Write what proves a cheat, once for every step, as long as there is room for it."""
         place = self.folder / "evidence"
-        for i, part in enumerate(evidence):
-            self.counts["evidence"] += 1
-            if self.counts["evidence"] <= KEPT_EVIDENCE:
-                place.mkdir(exist_ok=True)
+        self.counts["evidence"] += len(evidence)
+        try:
+            place.mkdir(exist_ok=True)
+            sizes = [path.stat().st_size for path in place.iterdir()]
+            if len(sizes) + len(evidence) > KEPT_EVIDENCE:
+                return
+            if sum(sizes) + sum(map(len, evidence)) > KEPT_EVIDENCE_BYTES:
+                return
+            for i, part in enumerate(evidence):
                 name = f"{int(time.time())}-{self.counts['blames']}-peer-{peer}-{i}.bin"
                 (place / name).write_bytes(part)
+        except OSError as error:
+            LOG.warning("evidence cannot be written: %s", error.strerror)
 
     def _recall_caught(self) -> dict[tuple[int, str], float]:
         saved = self.runs.store.recall(_CAUGHT)
