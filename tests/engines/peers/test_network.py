@@ -59,7 +59,7 @@ def test_messages_arrive_whole_with_their_sender_small_and_in_chunks():
     asyncio.run(story())
 
 
-def test_a_message_over_the_limit_is_refused_and_not_tried_again():
+def test_a_message_over_the_limit_is_refused_and_not_tried_again(caplog):
     async def story():
         networks, received, _, _ = await started(2)
         networks[0].send(1, bytes(4 << 20))
@@ -68,6 +68,7 @@ def test_a_message_over_the_limit_is_refused_and_not_tried_again():
         assert received[1] == [(0, b"next")]
         assert networks[0].counts["dropped"] == 1
         assert networks[1].counts["oversize"] == 1
+        assert "peer-0.test sent a message of more than" in caplog.text
         await stop(networks)
 
     asyncio.run(story())
@@ -100,7 +101,7 @@ def test_a_stranger_and_a_certificate_of_another_authority_are_refused():
     asyncio.run(story())
 
 
-def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused():
+def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused(caplog):
     async def story():
         papers = certificates(3)
         narrowed = [replace(p, names=p.names[:2]) for p in papers]
@@ -113,6 +114,7 @@ def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused(
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await channel.stream_unary(METHOD)(iter([b"x"]), timeout=2.0)
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert "(['peer-2.test']) is of no peer in this federation file" in caplog.text
         assert not received[1]
         await stop(networks)
 
@@ -218,3 +220,33 @@ def test_a_message_that_cannot_be_sent_does_not_close_the_way_to_a_peer(caplog):
 
     asyncio.run(story())
     assert "no such argument" in caplog.text
+
+
+def test_a_peer_that_cannot_be_reached_is_named_once_and_again_when_it_can(caplog):
+    async def story():
+        caplog.set_level("INFO")
+        papers, addresses = certificates(2), free_addresses(2)
+        received = []
+
+        async def receive(source, data):
+            received.append(data)
+
+        first = Network(me=0, addresses=addresses, tls=papers[0], receive=receive, limits=QUICK)
+        await first.start()
+        for _ in range(3):
+            first.send(1, b"early")
+        await until(lambda: first.counts["dropped"] == 3)
+        said = [r.getMessage() for r in caplog.records]
+        assert len(said) == 1
+        assert said[0].startswith(f"cannot reach peer-1.test at {addresses[1]} (UNAVAILABLE")
+        assert said[0].endswith("check that it runs, its address, and the firewall")
+        second = Network(me=1, addresses=addresses, tls=papers[1], receive=receive, limits=QUICK)
+        await second.start()
+        while not received:
+            first.send(1, b"again")
+            await asyncio.sleep(0.1)
+        await until(lambda: len(caplog.records) == 2)
+        assert "can be reached again" in caplog.records[1].getMessage()
+        await stop([first, second])
+
+    asyncio.run(story())

@@ -13,12 +13,15 @@ Rules:
   oldest goes. So a peer that is slow, frozen or gone costs the others nothing.
 - What is received is bounded too: a peer has so many messages waiting here, and is kept waiting
   with the next. Larger messages than the limit are refused while they arrive.
+- A peer that cannot be reached is named in the log with the reason, once, and again when it can be;
+  so are callers that are refused. Whoever fails the TLS handshake is not seen here.
 """
 
 import asyncio
 import logging
 import random
 import ssl
+import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +34,8 @@ from pdlrecover.errors import PlanError
 LOG = logging.getLogger("pdlrecover.peer")
 METHOD = "/pdlrecover.Peer/Deliver"
 CHUNK = 1 << 20
+COMPLAIN_SECONDS, COMPLAINTS = 60.0, 256
+"""The same complaint is logged once in so many seconds, and so many different ones in all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +90,7 @@ class Network:
         self._server: grpc.aio.Server | None = None
         self._links: dict[int, _Link] = {}
         self.counts: Counter[str] = Counter()
+        self._complaints: dict[str, float] = {}
 
     async def start(self) -> None:
         """Listen, and be ready to send."""
@@ -110,6 +116,16 @@ class Network:
                 name = self._tls.names[peer]
                 self._links[peer] = _Link(address, name, self._tls, self._limits, self.counts)
 
+    def _complain(self, text: str) -> None:
+        """Log a warning, unless it was said a moment ago."""
+        now = time.monotonic()
+        self._complaints = {
+            text: at for text, at in self._complaints.items() if at > now - COMPLAIN_SECONDS
+        }
+        if text not in self._complaints and len(self._complaints) < COMPLAINTS:
+            self._complaints[text] = now
+            LOG.warning("%s", text)
+
     async def stop(self) -> None:
         """Close everything."""
         for link in self._links.values():
@@ -125,6 +141,12 @@ class Network:
         """Put a message together and hand it on; the answer says that it has arrived."""
         source = self._caller(context)
         if source is None:
+            self.counts["refused"] += 1
+            self._complain(
+                f"a caller from {_host(context)} was refused: its certificate "
+                f"({_names(context)}) is of no peer in this federation file, or is not the one "
+                "that the file has for it; compare the files"
+            )
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no peer of this federation")
             return b""
         parts: list[bytes] = []
@@ -133,6 +155,10 @@ class Network:
             size += len(chunk)
             if size > self._limits.message_bytes:
                 self.counts["oversize"] += 1
+                self._complain(
+                    f"{_short(self._tls.names[source])} sent a message of more than "
+                    f"{self._limits.message_bytes} bytes, which no honest peer does; it was refused"
+                )
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the message is too large")
             parts.append(chunk)
         self.counts["received"] += 1
@@ -142,8 +168,7 @@ class Network:
 
     def _caller(self, context: Any) -> int | None:
         """Return whose certificate the caller showed."""
-        shown = context.auth_context().get("x509_subject_alternative_name", [])
-        names = {name.decode() for name in shown}
+        names = set(_names(context))
         found = [peer for peer, name in enumerate(self._tls.names) if name in names]
         if len(found) != 1 or found[0] == self._me:
             return None
@@ -168,6 +193,7 @@ class _Link:
         self._queue: deque[bytes] = deque()
         self._size = 0
         self._filled = asyncio.Event()
+        self._where, self._down = f"{_short(name)} at {address}", False
         self._task = asyncio.create_task(self._work())
 
     def put(self, data: bytes) -> None:
@@ -209,6 +235,8 @@ class _Link:
                 await self._call(_chunks(data), timeout=self._limits.deadline)
             except grpc.aio.AioRpcError as error:
                 self._counts["failed"] += 1
+                if attempt or self._limits.attempts == 1:  # the first may be a peer that starts
+                    self._is_down(error)
                 if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                     break
                 pause = self._limits.pause * 2**attempt
@@ -216,8 +244,30 @@ class _Link:
             else:
                 self._counts["sent"] += 1
                 self._counts["sent_bytes"] += len(data)
+                self._is_up()
                 return
         self._counts["dropped"] += 1
+
+    def _is_down(self, error: grpc.aio.AioRpcError) -> None:
+        if not self._down:
+            self._down = True
+            LOG.warning(
+                "cannot reach %s (%s); check that it runs, its address, and the firewall",
+                self._where,
+                self._reason(error),
+            )
+
+    def _is_up(self) -> None:
+        if self._down:
+            self._down = False
+            LOG.info("%s can be reached again", self._where)
+
+    def _reason(self, error: grpc.aio.AioRpcError) -> str:
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"no answer within {self._limits.deadline:g} s"
+        if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+            return "it does not know this peer's certificate: compare the federation files"
+        return f"{error.code().name}: {repr(error.details())[1:-1][:200]}"
 
 
 class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
@@ -228,6 +278,22 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no type
 
     def service(self, details: Any) -> Any:
         return self._handler if details.method == METHOD else None
+
+
+def _names(context: Any) -> list[str]:
+    """Return the names in the certificate that a caller showed."""
+    shown = context.auth_context().get("x509_subject_alternative_name", [])
+    return [name.decode("utf-8", "replace") for name in shown]
+
+
+def _host(context: Any) -> str:
+    """Return the address that a call comes from, without the port."""
+    return repr(str(context.peer()).rpartition(":")[0])
+
+
+def _short(name: str) -> str:
+    """Return a peer's id from the name in its certificate."""
+    return name.removesuffix(".pdlrecover")
 
 
 async def _chunks(data: bytes) -> AsyncIterator[bytes]:
