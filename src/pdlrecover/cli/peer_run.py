@@ -108,8 +108,9 @@ def _lines(told: dict[str, Any], running: bool) -> list[str]:
         lines.append(f"  not heard for {PRESENT_SECONDS:.0f} s: {', '.join(absent) or 'nobody'}")
     for name, what in told["other_files"].items():
         lines.append(f"  {name} has another federation file: {'; '.join(what)}")
-    caught = [f"{each['peer']} ({each['what']})" for each in told["caught"]]
-    lines.append(f"  caught lying: {', '.join(caught) or 'nobody'}")
+    for key, title in (("caught", "caught lying"), ("named", "named, without proof to others")):
+        who = [f"{each['peer']} ({each['what']})" for each in told.get(key, [])]
+        lines.append(f"  {title}: {', '.join(who) or 'nobody'}")
     lines.append(f"  history: {told['history_bytes'] / 1e6:.1f} MB")
     return lines
 

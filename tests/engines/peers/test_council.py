@@ -183,3 +183,10 @@ def test_what_others_write_reaches_the_log_without_line_breaks():
     data = circle.send(circle.place(0, LOG, m.NOTHING, 0), refusal, 0).data
     (note,) = asked.receive(data, 1)
     assert note.text.isprintable()
+
+
+def test_peers_without_any_removal_still_hear_from_each_other():
+    said = council(0).again()
+    assert sorted(send.to for send in said) == [1, 2, 3, 4, 5, 6]
+    assert council(1).receive(said[0].data, 0) == []
+    assert council(1, log=None).receive(said[0].data, 0) == []

@@ -10,6 +10,7 @@ import pytest
 import town
 from office import free_addresses
 
+from pdlrecover.cli.peer_run import _lines
 from pdlrecover.engines.peers import peer as module
 from pdlrecover.engines.peers.effects import Blame
 from pdlrecover.engines.peers.messages import NOTHING, Position
@@ -289,3 +290,19 @@ def test_a_cheat_cannot_fill_the_disk_with_evidence_or_the_log_with_blames(
         lone._carry(NOTHING, [Blame(peer=2, what=f"cheat {i}", evidence=(bytes(999),) * 2)])
     lone.runs.store.close()
     assert len(list((tmp_path / "ash" / "evidence").iterdir())) == 10
+
+
+def test_who_sent_wrong_sub_secrets_is_still_named_after_a_restart(tmp_path):
+    lone = lone_peer(tmp_path)
+    for i in range(50):
+        lone._carry(NOTHING, [Blame(peer=3, what="sent a wrong sub-secret")])
+        lone._carry(NOTHING, [Blame(peer=1, what=f"sent garbage {i}")])
+    lone.runs.store.close()
+    lone = town.peer(0, tmp_path)
+    told = lone.desk.status()
+    lone.runs.store.close()
+    named = [(each["peer"], each["what"]) for each in told["named"]]
+    assert ("elm", "sent a wrong sub-secret") in named
+    assert len(named) == 1 + module.KEPT_NAMES
+    assert not told["caught"]
+    assert any("elm (sent a wrong sub-secret)" in line for line in _lines(told, True))

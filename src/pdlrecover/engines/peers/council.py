@@ -9,7 +9,7 @@ Rules:
 - A removal that the rule refuses (see `recovery.removal`) does not count, whoever approves it, and
   a peer that is asked to approve it says why it does not.
 - Every peer says its own approvals again from time to time, with the proposal, so that who was
-  away hears of it.
+  away hears of it. It also says that it is here, so that silence means something.
 """
 
 import json
@@ -25,6 +25,7 @@ from pdlrecover.engines.peers.messages import (
     Approval,
     Envelope,
     Header,
+    Position,
     Refusal,
     RemovalProposal,
 )
@@ -123,8 +124,8 @@ class Council:
         return self._take(envelope)
 
     def again(self) -> list[Send]:
-        """Say this peer's approvals again."""
-        sends: list[Send] = []
+        """Say that this peer is here, and its approvals again."""
+        sends = self._circle.broadcast(self._place(), Position(reply=False))
         for removal in self.removals.values():
             if self._circle.me in removal.approvals:
                 sends += self._circle.broadcast(self._place(), removal.proposal)
@@ -146,6 +147,8 @@ class Council:
             case Refusal(removal=digest, why=why):
                 facts: dict[str, object] = {"peer": sender, "removal": digest.hex()[:16]}
                 return [Note(text=f"a peer refuses a removal: {why[:500]!r}", facts=facts)]
+            case Position():
+                return []
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
 

@@ -45,7 +45,9 @@ TOLD_BLAMES = 20
 CONTROL = "control"
 """The local socket, in the peer's folder."""
 DONE = "done"
-_CAUGHT = "caught"
+KEPT_NAMES = 8
+"""So many different things are kept of one peer that is named without proof."""
+_CAUGHT, _NAMED = "caught", "named"
 
 
 class Peer:
@@ -87,8 +89,10 @@ class Peer:
         """How each run came out: `done`, or why it stopped."""
         self.heard: dict[int, float] = {}
         self.blames: deque[dict[str, object]] = deque(maxlen=KEPT_BLAMES)
-        self.caught: dict[tuple[int, str], float] = self._recall_caught()
+        self.caught: dict[tuple[int, str], float] = self._recall(_CAUGHT)
         """Who was proven to have cheated, how, and when first."""
+        self.named: dict[tuple[int, str], float] = self._recall(_NAMED)
+        """Who did, without proof to others, what no honest peer does; when first."""
         self.counts: Counter[str] = Counter()
         self._evidence: set[tuple[object, ...]] = set()
         self._told_blames: Counter[int] = Counter()
@@ -290,10 +294,10 @@ class Peer:
         facts: dict[str, object] = {"peer": peer, "what": what, "proven": bool(evidence)}
         self.blames.append({**facts, "time": time.time()})
         self._tell(logging.WARNING, peer, f"{self.names[peer]} {what}", facts)
-        if evidence and (peer, what) not in self.caught and len(self.caught) < KEPT_BLAMES:
-            self.caught[peer, what] = time.time()
-            told = [[*key, at] for key, at in self.caught.items()]
-            self.runs.store.remember(_CAUGHT, json.dumps(told).encode())
+        if evidence:
+            self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
+        else:
+            self._note(_NAMED, self.named, peer, what, KEPT_NAMES)
         step = self.parts[run].machine.step if run in self.parts else 0
         if evidence and (peer, what, run, step) not in self._evidence:
             self._evidence.add((peer, what, run, step))
@@ -328,8 +332,17 @@ class Peer:
         except OSError as error:
             LOG.warning("evidence cannot be written: %s", error.strerror)
 
-    def _recall_caught(self) -> dict[tuple[int, str], float]:
-        saved = self.runs.store.recall(_CAUGHT)
+    def _note(
+        self, name: str, known: dict[tuple[int, str], float], peer: int, what: str, most: int
+    ) -> None:
+        """Keep what a peer did, the first time it does it."""
+        if (peer, what) not in known and sum(p == peer for p, _ in known) < most:
+            known[peer, what] = time.time()
+            told = [[*key, at] for key, at in known.items()]
+            self.runs.store.remember(name, json.dumps(told).encode())
+
+    def _recall(self, name: str) -> dict[tuple[int, str], float]:
+        saved = self.runs.store.recall(name)
         return {(peer, what): at for peer, what, at in json.loads(saved)} if saved else {}
 
     def _tell_progress(self, run: bytes, participant: Participant) -> None:
