@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import town
 from office import free_addresses
+from safetensors import SafetensorError
 
 from pdlrecover.cli.peer_run import _lines
 from pdlrecover.engines.peers import peer as module
@@ -50,7 +51,7 @@ def all_have(folders, pattern):
 def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
     async def story():
         folders, peers, tasks = await open_town(tmp_path)
-        with pytest.raises(HistoryError, match="no peer is running"):
+        with pytest.raises(PlanError, match="no peer is running"):
             await ask(tmp_path / "nowhere", {"do": "status"})
         early = await ask_when_up(folders[0], {"do": "propose-removal", "removed": ["elm"]})
         assert "training has not ended" in early["error"]
@@ -135,6 +136,11 @@ def test_what_keeps_a_peer_from_starting_is_said_in_a_sentence(tmp_path):
             where = f"127.0.0.1:{taken.getsockname()[1]}"
             lone = town.peer(0, tmp_path, listen=where)
             with pytest.raises(PlanError, match="cannot listen on"):
+                await lone.run()
+            lone.runs.store.close()
+            lone = town.peer(0, tmp_path, listen=free_addresses(1)[0])
+            lone._metrics_port = taken.getsockname()[1]
+            with pytest.raises(PlanError, match=f"metrics cannot be .* {lone._metrics_port} of"):
                 await lone.run()
             lone.runs.store.close()
         far = tmp_path / ("long" * 30)
@@ -306,3 +312,17 @@ def test_who_sent_wrong_sub_secrets_is_still_named_after_a_restart(tmp_path):
     assert len(named) == 1 + module.KEPT_NAMES
     assert not told["caught"]
     assert any("elm (sent a wrong sub-secret)" in line for line in _lines(told, True))
+
+
+def test_a_model_that_cannot_be_written_ends_the_peer_with_a_sentence(tmp_path, monkeypatch):
+    lone = lone_peer(tmp_path)
+    participant = lone.runs.trainer()
+    participant.driver.model = lone.runs._flat.initial
+
+    def full(tensors, path):
+        raise SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(HistoryError, match="No space left on device; it is safe in the history"):
+        lone.runs.write_trained(participant)
+    lone.runs.store.close()
