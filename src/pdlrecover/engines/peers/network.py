@@ -11,8 +11,9 @@ Rules:
   protocol says again what matters.
 - To each peer there is a queue of its own, bounded in messages and bytes; when it is full the
   oldest goes. So a peer that is slow, frozen or gone costs the others nothing.
-- What is received is bounded too: a peer has so many messages waiting here, and is kept waiting
-  with the next. Larger messages than the limit are refused while they arrive.
+- What is received is bounded too: a peer has so many messages and bytes waiting here, and is kept
+  waiting with the next. Of one peer one message is read at a time, within the deadline, and few
+  more may knock. Larger messages than the limit are refused while they arrive.
 - A peer that cannot be reached is named in the log with the reason, once, and again when it can be;
   so are callers that are refused. Whoever fails the TLS handshake is not seen here.
 """
@@ -61,6 +62,10 @@ class Limits:
     queued_bytes: int = 1 << 29
     waiting_messages: int = 64
     """Received from one peer and not yet looked at."""
+    waiting_bytes: int = 1 << 27
+    """The same in bytes; one message may always wait, however large."""
+    calls: int = 8
+    """So many calls of one peer may be open at once."""
     deadline: float = 20.0
     attempts: int = 4
     pause: float = 0.2
@@ -91,6 +96,8 @@ class Network:
         self._links: dict[int, _Link] = {}
         self.counts: Counter[str] = Counter()
         self._complaints: dict[str, float] = {}
+        self._calls: Counter[int] = Counter()
+        self._reading = [asyncio.Lock() for _ in addresses]
 
     async def start(self) -> None:
         """Listen, and be ready to send."""
@@ -149,22 +156,42 @@ class Network:
             )
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no peer of this federation")
             return b""
+        if self._calls[source] >= self._limits.calls:
+            self.counts["refused"] += 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "too many calls at once")
+        self._calls[source] += 1
+        try:
+            async with self._reading[source]:
+                data = await self._read(source, chunks, context)
+                self.counts["received"] += 1
+                self.counts["received_bytes"] += len(data)
+                await self._receive(source, data)
+        finally:
+            self._calls[source] -= 1
+        return b""
+
+    async def _read(self, source: int, chunks: AsyncIterator[bytes], context: Any) -> bytes:
+        """Put a message together, within its size and time."""
         parts: list[bytes] = []
         size = 0
-        async for chunk in chunks:
-            size += len(chunk)
-            if size > self._limits.message_bytes:
-                self.counts["oversize"] += 1
-                self._complain(
-                    f"{_short(self._tls.names[source])} sent a message of more than "
-                    f"{self._limits.message_bytes} bytes, which no honest peer does; it was refused"
-                )
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the message is too large")
-            parts.append(chunk)
-        self.counts["received"] += 1
-        self.counts["received_bytes"] += size
-        await self._receive(source, b"".join(parts))
-        return b""
+        try:
+            async with asyncio.timeout(self._limits.deadline):
+                async for chunk in chunks:
+                    size += len(chunk)
+                    if size > self._limits.message_bytes:
+                        break
+                    parts.append(chunk)
+        except TimeoutError:
+            self.counts["slow"] += 1
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the message came too slowly")
+        if size > self._limits.message_bytes:
+            self.counts["oversize"] += 1
+            self._complain(
+                f"{_short(self._tls.names[source])} sent a message of more than "
+                f"{self._limits.message_bytes} bytes, which no honest peer does; it was refused"
+            )
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the message is too large")
+        return b"".join(parts)
 
     def _caller(self, context: Any) -> int | None:
         """Return whose certificate the caller showed."""
@@ -309,6 +336,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 5_000),
+        ("grpc.max_concurrent_streams", limits.calls),
         ("grpc.so_reuseport", 0),
         ("grpc.enable_http_proxy", 0),
     ]

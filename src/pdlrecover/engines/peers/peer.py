@@ -99,7 +99,7 @@ class Peer:
         self._told_minute = 0
         self.desk = Desk(self)
         self._metrics_port = metrics_port
-        self._room = [asyncio.Semaphore(limits.waiting_messages) for _ in members]
+        self._waiting = [_Waiting(limits) for _ in members]
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(1, "pdlrecover-update")
         self._starting: dict[bytes, asyncio.Future[None]] = {}
@@ -159,7 +159,7 @@ class Peer:
         now = time.monotonic()
         if event == "message":
             source, data = value
-            self._room[source].release()
+            self._waiting[source].leave(len(data))
             self._message(source, data, now)
         elif event == "dealt":
             run, step, dealt = value
@@ -183,7 +183,7 @@ class Peer:
             self._write_status()
 
     async def _receive(self, source: int, data: bytes) -> None:
-        await self._room[source].acquire()
+        await self._waiting[source].enter(len(data))
         self._events.put_nowait(("message", (source, data)))
 
     def _message(self, source: int, data: bytes, now: float) -> None:
@@ -387,3 +387,28 @@ class Peer:
                 self._begin(run, self.runs.recoverer(removal))
             except PDLRecoverError as error:
                 self._end(run, f"stopped: {error}")
+
+
+class _Waiting:
+    """What was received from one peer and not yet looked at: bounded in messages and bytes."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._messages, self._bytes = limits, 0, 0
+        self._left = asyncio.Event()
+
+    async def enter(self, size: int) -> None:
+        """Wait until there is room for a message of this size; one always has room."""
+        while self._messages and (
+            self._messages >= self._limits.waiting_messages
+            or self._bytes + size > self._limits.waiting_bytes
+        ):
+            self._left.clear()
+            await self._left.wait()
+        self._messages += 1
+        self._bytes += size
+
+    def leave(self, size: int) -> None:
+        """Make room: a message of this size is being looked at."""
+        self._messages -= 1
+        self._bytes -= size
+        self._left.set()
