@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pdlrecover.errors import FieldError, HistoryError
 from pdlrecover.field import F61, Seeded
-from pdlrecover.history import Vault, VaultLayout, records, verify
+from pdlrecover.history import Vault, VaultLayout, opening, records, verify
 from pdlrecover.history.records import Kind, Sealer, checkpoint_key, round_key, share_key
 from pdlrecover.history.store import Store
 
@@ -516,6 +516,49 @@ def test_a_killed_process_leaves_whole_rounds_and_loses_none_that_it_reported(tm
     assert acknowledged > 6
 
 
+def killed_at_birth(folder, moment):
+    """Leave what a process leaves that is killed while it makes a history."""
+    folder.mkdir()
+    if moment in ("file", "power"):
+        (folder / "data.mdb").write_bytes(bytes(1 << 20 if moment == "power" else 0))
+        return
+
+    def work():
+        name = {"opened": "reserve", "reserved": "writing"}.get(moment)
+        if name:
+            setattr(Store, name, lambda *_: os._exit(0))
+        else:
+            opening.remember = lambda *_: os._exit(0)
+        Vault(folder, KEY, LAYOUT)
+
+    assert in_child(work) == 0
+    assert not (folder / "head").exists()
+
+
+@pytest.mark.parametrize("moment", ["file", "power", "opened", "reserved", "written"])
+def test_a_history_killed_at_its_birth_is_empty_and_sound(tmp_path, moment):
+    killed_at_birth(tmp_path / "history", moment)
+    for layout in (None, LAYOUT):
+        look = verify(tmp_path / "history", KEY, layout)
+        assert look.sound, str(look)
+        assert look.rounds == 0
+    filled(tmp_path / "history")
+    assert verify(tmp_path / "history", KEY).whole == (0, 1, 2, 3)
+
+
+def test_a_history_that_was_emptied_is_not_taken_for_a_new_one(tmp_path):
+    filled(tmp_path)
+    (tmp_path / "data.mdb").write_bytes(bytes(1 << 20))
+    assert not verify(tmp_path, KEY).sound
+    with pytest.raises(HistoryError, match="structure of the database"):
+        Vault(tmp_path, KEY, LAYOUT)
+    (tmp_path / "data.mdb").write_bytes(b"")
+    with pytest.raises(HistoryError, match="cannot be used"):
+        verify(tmp_path, KEY)
+    with pytest.raises(HistoryError, match="empty and its head file is not"):
+        Vault(tmp_path, KEY, LAYOUT)
+
+
 def test_a_database_that_was_cut_off_is_refused_and_kills_nobody(tmp_path):
     filled(tmp_path)
     whole = (tmp_path / "data.mdb").read_bytes()
@@ -588,6 +631,43 @@ def test_a_full_disk_stops_before_a_round(tmp_path, monkeypatch):
             patched.setattr(os, "statvfs", lambda path: Full)
             with pytest.raises(HistoryError, match=r"needs .* there is no room .* are free"):
                 vault.reserve(1 << 20)
+        commit(vault)
+
+
+def test_what_was_reserved_is_not_refused_in_the_middle_of_a_round(tmp_path, monkeypatch):
+    with Vault(tmp_path, KEY, LAYOUT) as vault:
+        commit(vault)
+        vault.reserve(LAYOUT.round_bytes(len(DEALERS)) + (1 << 19))
+        real, journal = os.statvfs(tmp_path), vault._journal
+
+        class Full:
+            f_bavail, f_frsize = 0, real.f_frsize
+
+        monkeypatch.setattr(os, "statvfs", lambda path: Full)
+        monkeypatch.setattr(journal._store, "limit", 1)
+        for i in range(50):
+            vault.put_checkpoint("step", bytes([i]) * 5000, head=False)
+        commit(vault)
+        with pytest.raises(HistoryError, match="are allowed"):
+            vault.reserve(4 << 20)
+        monkeypatch.setattr(journal._store, "limit", None)
+        with pytest.raises(HistoryError, match="no room"):
+            vault.reserve(4 << 20)
+        assert len(vault) == 2
+    assert verify(tmp_path, KEY, LAYOUT).sound
+
+
+def test_room_that_the_file_has_already_needs_no_free_disk(tmp_path, monkeypatch):
+    with Vault(tmp_path, KEY, LAYOUT) as vault:
+        vault.reserve(4 << 20)
+    real = os.statvfs(tmp_path)
+
+    class Full:
+        f_bavail, f_frsize = 0, real.f_frsize
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Full)
+    with Vault(tmp_path, KEY, LAYOUT) as vault:
+        vault.reserve(2 << 20)
         commit(vault)
 
 

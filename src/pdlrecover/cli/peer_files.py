@@ -118,7 +118,7 @@ def sign(
     membership = load_federation(federation)
     own = sign_federation(Identity.load(folder / IDENTITY), membership)
     path = signatures_path(federation)
-    text = path.read_text("utf-8") if path.exists() else ""
+    text = _read(path) if path.exists() else ""
     for each in (own, *(line or [])):
         text = add_signature(text, each)
     agreement = check_signatures(membership, text)

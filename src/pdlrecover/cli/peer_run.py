@@ -15,8 +15,8 @@ import typer
 from pdlrecover.cli.peer_files import FederationFile, Folder
 from pdlrecover.engines.peers.enrolment import Enrolment
 from pdlrecover.engines.peers.peer import CONTROL, Peer
-from pdlrecover.engines.peers.report import JsonLines, ask
-from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.engines.peers.report import JsonLines, NoPeerError, ask
+from pdlrecover.errors import PlanError
 
 PRESENT_SECONDS = 30.0
 """Who was heard within so many seconds counts as present."""
@@ -27,7 +27,10 @@ def run(
     folder: Folder,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object a line.")] = False,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Serve numbers for Prometheus on this port of 127.0.0.1.")
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Serve numbers for Prometheus on this port of 127.0.0.1."
+        ),
     ] = None,
 ) -> None:
     """Run this peer: train with the others, then recover when a removal has passed.
@@ -37,9 +40,8 @@ def run(
     _log_to_terminal(json_logs)
     torch.set_num_threads(1)
     enrolment = Enrolment(federation, folder)
-    archive = enrolment.archive(
-        enrolment.storage_key(ask_passphrase if sys.stdin.isatty() else None)
-    )
+    ask_for_key = ask_passphrase if enrolment.has_history else ask_new_passphrase
+    archive = enrolment.archive(enrolment.storage_key(ask_for_key if sys.stdin.isatty() else None))
     try:
         peer = enrolment.peer(archive, metrics_port=metrics_port)
         asyncio.run(_until_stopped(peer))
@@ -73,7 +75,7 @@ def current_status(folder: Path) -> tuple[dict[str, Any], bool]:
     """Return a peer's status, and whether it is running now; of a stopped one, its last."""
     try:
         return command(folder, do="status"), True
-    except HistoryError:
+    except NoPeerError:
         path = folder / "status.json"
     try:
         told: dict[str, Any] = json.loads(path.read_text("utf-8"))
@@ -108,11 +110,9 @@ def _lines(told: dict[str, Any], running: bool) -> list[str]:
         lines.append(f"  not heard for {PRESENT_SECONDS:.0f} s: {', '.join(absent) or 'nobody'}")
     for name, what in told["other_files"].items():
         lines.append(f"  {name} has another federation file: {'; '.join(what)}")
-    caught = [f"{each['peer']} ({each['what']})" for each in told["caught"]]
-    lines.append(f"  caught lying: {', '.join(caught) or 'nobody'}")
-    named = {f"{each['name']} ({each['what']})" for each in told["blames"] if not each["proven"]}
-    if named:
-        lines.append(f"  named, without proof: {', '.join(sorted(named))}")
+    for key, title in (("caught", "caught lying"), ("named", "named, without proof to others")):
+        who = [f"{each['peer']} ({each['what']})" for each in told.get(key, [])]
+        lines.append(f"  {title}: {', '.join(who) or 'nobody'}")
     lines.append(f"  history: {told['history_bytes'] / 1e6:.1f} MB")
     return lines
 
@@ -127,6 +127,12 @@ async def _until_stopped(peer: Peer) -> None:
 def ask_passphrase() -> str:
     """Ask for the passphrase of the history."""
     return str(typer.prompt("Passphrase of the history", hide_input=True, err=True))
+
+
+def ask_new_passphrase() -> str:
+    """Ask twice for the passphrase of a history that is to be made: a slip would lock it."""
+    text = "Passphrase for the new history"
+    return str(typer.prompt(text, hide_input=True, confirmation_prompt=True, err=True))
 
 
 def _log_to_terminal(as_json: bool) -> None:

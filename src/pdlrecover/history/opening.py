@@ -28,9 +28,8 @@ from pdlrecover.history.records import (
     fingerprint,
     round_key,
 )
-from pdlrecover.history.store import Reading, Store, said, write_file
+from pdlrecover.history.store import HEAD_FILE, Reading, Store, said, write_file
 
-HEAD_FILE = "head"
 SALT_BYTES = 32
 
 
@@ -39,8 +38,7 @@ def unlock(store: Store, key: bytes, layout: VaultLayout) -> Sealer:
     with store.reading() as transaction:
         header = bytes(transaction.get(HEADER, b""))
         check = bytes(transaction.get(CHECK, b""))
-        empty = transaction.stat()["entries"] == 0
-    if empty and not store.read_only:
+    if not store.read_only and is_empty(store):
         if (store.folder / HEAD_FILE).exists():
             raise HistoryError(
                 f"the database in {store.folder} is empty and its head file is not: the database "
@@ -60,6 +58,12 @@ def unlock(store: Store, key: bytes, layout: VaultLayout) -> Sealer:
             "history cannot be read by anyone"
         )
     return sealer
+
+
+def is_empty(store: Store) -> bool:
+    """Say whether the database has no record: its first write was never done."""
+    with store.reading() as transaction:
+        return transaction.stat()["entries"] == 0
 
 
 def layout_of(store: Store) -> VaultLayout:

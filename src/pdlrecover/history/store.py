@@ -4,11 +4,14 @@ Rules:
 
 - A write is one transaction, synced when it returns: it is there as a whole or not at all,
   whatever kills the process.
-- `reserve` allocates the disk blocks of the next write, past everything in use. A full disk, a
-  quota or the limit shows there, before a round, and not in the middle of one.
+- `reserve` allocates the disk blocks of the next writes, past everything in use. A full disk, a
+  quota or the limit shows there, before a round, and not in the middle of one: a write that fits
+  what was reserved before is not refused.
 - A file whose pages are damaged, or that was cut off, is not handed to LMDB: it would crash the
   process. Whoever opens it for writing looks at all pages first.
 - One process writes; others may read.
+- A process that is killed while it makes the file leaves it empty, or full of zeros if the power
+  was lost. Nothing was stored then, and the file is made again.
 - Every error of LMDB or of the disk becomes a `HistoryError`.
 """
 
@@ -26,8 +29,10 @@ from lmdb.verify import verify as verify_pages
 
 from pdlrecover.errors import HistoryError
 
-DATA, LOCK = "data.mdb", "writer.lock"
+DATA, LOCK, HEAD_FILE = "data.mdb", "writer.lock", "head"
 FIRST_MAP = 16 << 20
+NEWBORN = 4 << 20
+"""Before its first write is done a file is smaller."""
 SPARE = 4 << 20
 """So many bytes of the disk are left to others: logs, and the small files next to the data."""
 
@@ -47,12 +52,16 @@ class Store:
     def __init__(self, folder: Path, *, read_only: bool = False, limit: int | None = None) -> None:
         self.folder, self.read_only, self.limit = folder, read_only, limit
         self._path = folder / DATA
+        self._reserved = 0
+        """Up to here the file is this process's to write."""
         if read_only and not self._path.exists():
             raise HistoryError(f"there is no history in {folder}")
         if not read_only:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._writer = None if read_only else only_writer(folder)
         try:
+            if not read_only and self._path.exists() and is_blank(folder):
+                os.truncate(self._path, 0)
             if not read_only and self._path.exists() and (found := damaged_pages(folder)):
                 raise HistoryError(
                     f"the structure of the database in {folder} is damaged ({found[0]}); {_REPAIR}"
@@ -92,6 +101,8 @@ class Store:
         used = (self._env.info()["last_pgno"] + 1) * page
         end = used + size + size // 64 + 256 * page
         end += -end % page
+        if end <= self._reserved:
+            return
         if self.limit is not None and end > self.limit:
             raise HistoryError(
                 f"the history in {self.folder} would grow to {_size(end)} and {_size(self.limit)} "
@@ -101,6 +112,7 @@ class Store:
         if end > self._env.info()["map_size"]:
             with said(self.folder):
                 self._env.set_mapsize(2 * end)
+        self._reserved = end
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -109,7 +121,7 @@ class Store:
     def _allocate(self, used: int, end: int) -> None:
         disk = os.statvfs(self.folder)
         free, allocated = disk.f_bavail * disk.f_frsize, self._path.stat().st_blocks * 512
-        if end - allocated + SPARE > free:
+        if end > allocated and end - allocated + SPARE > free:
             raise self._no_room(end - allocated, f"{_size(free)} are free")
         if not hasattr(os, "posix_fallocate"):
             return
@@ -161,6 +173,14 @@ class Store:
         if self._writer is not None:
             os.close(self._writer)
             self._writer = None
+
+
+def is_blank(folder: Path) -> bool:
+    """Say whether nothing was ever written: no head file, and a database of no bytes, or zeros."""
+    path = folder / DATA
+    with said(folder):
+        small = not (folder / HEAD_FILE).exists() and path.stat().st_size <= NEWBORN
+        return small and not any(path.read_bytes())
 
 
 def damaged_pages(folder: Path) -> list[str]:

@@ -24,6 +24,7 @@ from cryptography.exceptions import InvalidTag
 from pdlrecover.errors import HistoryError
 from pdlrecover.history.chain import State
 from pdlrecover.history.opening import (
+    is_empty,
     layout_of,
     manifest_of,
     remembered_state,
@@ -45,7 +46,15 @@ from pdlrecover.history.records import (
     round_key,
     round_prefix,
 )
-from pdlrecover.history.store import DATA, Reading, Store, damaged_pages, only_writer
+from pdlrecover.history.store import (
+    DATA,
+    HEAD_FILE,
+    Reading,
+    Store,
+    damaged_pages,
+    is_blank,
+    only_writer,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +106,23 @@ def verify(folder: Path, key: bytes, layout: VaultLayout | None = None) -> Verif
     """Look through the history in a folder, while nobody writes to it; change nothing.
 
     Without a layout, it is taken for the history that its header says. A wrong key, and a header
-    that is damaged or another history's, raise `HistoryError`.
+    that is damaged or another history's, raise `HistoryError`. A history whose process was killed
+    before its first write has nothing in it, and nothing is wrong with it.
     """
     if not (folder / DATA).exists():
         raise HistoryError(f"there is no history in {folder}")
     writer = only_writer(folder)
     try:
+        if is_blank(folder):
+            return Verification(damage=())
         if found := damaged_pages(folder):
             where = "the structure of the database"
             return Verification(damage=tuple(Damage(where=where, what=what) for what in found))
-        return _verified(Store(folder, read_only=True), key, layout)
+        store = Store(folder, read_only=True)
+        if is_empty(store) and not (folder / HEAD_FILE).exists():
+            store.close()
+            return Verification(damage=())
+        return _verified(store, key, layout)
     finally:
         os.close(writer)
 

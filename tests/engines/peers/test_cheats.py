@@ -11,6 +11,7 @@ from pdlrecover import Tolerance
 from pdlrecover.engines.peers import codec, dealing
 from pdlrecover.engines.peers import messages as m
 from pdlrecover.engines.peers.dealing import NONCE_BYTES, Dealt, Public
+from pdlrecover.engines.peers.machine import LONGEST
 from pdlrecover.field import F61, Seeded
 
 ROUNDS = 3
@@ -360,6 +361,77 @@ def test_false_answers_to_a_peer_that_was_away_are_not_taken(honest):
     network.run()
     same_models(network)
     assert lies == [0]
+
+
+def test_a_receipt_that_repeats_dealers_is_not_looked_at(honest):
+    def change(recipient, data):
+        body = codec.decode(data).body
+        many = replace(body, held=body.held * 500, statements=body.statements * 500)
+        return [(CHEAT, resigned(data, CHEAT, many))]
+
+    _, network = trained(cheating(m.Receipt, change))
+    same_models(network, HONEST)
+    assert blamed_for(network, "malformed receipt") == {(p, CHEAT) for p in HONEST}
+
+
+def behind(tamper=None):
+    """Return a federation in which peer 0 was cut off from the start, and comes back now."""
+    setup = Setup(PEERS, TOLERANCE)
+    wire = Wire(cut={0})
+    network = setup.train(wire, rounds=ROUNDS, run=False)
+    network.run(done=lambda: all(network.participants[p].finished for p in range(1, PEERS)))
+    wire.cut.clear()
+    wire.tamper = tamper
+    return setup, network
+
+
+def test_answers_that_nobody_asked_for_do_no_harm(honest):
+    def tamper(sender, recipient, data):
+        body = codec.decode(data).body
+        arriving = [(sender, data)]
+        if isinstance(body, m.Answers):  # the cheat is quicker than whoever was asked
+            entry = m.Entry(dealers=(), values=np.arange(3))
+            for first in range(ROUNDS):
+                lie = replace(body, first=first, entries=(entry,))
+                header = {"sender": CHEAT, "recipient": recipient}
+                arriving.insert(0, (CHEAT, resigned(data, CHEAT, lie, **header)))
+        return arriving
+
+    _, network = behind(tamper)
+    asked = network.wire.sent
+    network.run()
+    same_models(network)
+    assert sum(kind == "Fetch" for _, _, kind, _ in asked) <= 2
+
+
+def test_endless_or_huge_answers_are_not_kept():
+    def tamper(sender, recipient, data):
+        body = codec.decode(data).body
+        if isinstance(body, m.Answers) and not lied:
+            lied.append(sender)
+            huge = m.Entry(dealers=(), values=np.zeros(LONGEST + 1, dtype=np.int64))
+            return [(sender, resigned(data, sender, replace(body, entries=(huge,) * 4)))]
+        return [(sender, data)]
+
+    lied = []
+    _, network = behind(tamper)
+    network.run()
+    same_models(network)
+    assert lied
+    assert not network.participants[0].machine._fetched
+
+
+def test_a_peer_whose_own_log_is_another_stops_and_says_so_instead_of_fetching_for_ever():
+    setup = Setup(PEERS, TOLERANCE)
+    network = setup.train(Wire(), rounds=ROUNDS, run=False)
+    network.run(done=lambda: network.participants[0].machine.step == 1)
+    network.crash(0, setup.trainer(0, ROUNDS))
+    network.run(done=lambda: all(network.participants[p].finished for p in range(1, PEERS)))
+    setup.stores[0].log(TRAINING)[0].values[0] += 1
+    network.start(0)
+    network.run(until=network.wire.now + 100, done=lambda: 0 in network.halts)
+    assert "does not follow from this peer's log" in network.halts[0]
+    assert set(network.halts) == {0}
 
 
 def test_the_federation_digest_is_in_every_message():

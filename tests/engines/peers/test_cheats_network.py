@@ -23,7 +23,7 @@ from pdlrecover.engines.peers import codec, dealing
 from pdlrecover.engines.peers import messages as m
 from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.network import METHOD, SIZE
+from pdlrecover.engines.peers.network import METHOD, SIZE_BYTES
 from pdlrecover.field import F61
 
 pytestmark = pytest.mark.slow
@@ -289,9 +289,9 @@ def test_strangers_oversize_messages_and_forged_approvals(tmp_path, caplog):
         credentials = grpc.ssl_channel_credentials(roots, key, certificate)
         options = [("grpc.ssl_target_name_override", members[0].tls_name)]
         async with grpc.aio.secure_channel(members[0].address, credentials, options) as channel:
-            chunks = (bytes(1 << 20) for _ in range(size))
-            metadata = ((SIZE, str(size << 20)),)
-            await channel.stream_unary(METHOD)(chunks, timeout=20.0, metadata=metadata)
+            head = (size << 20).to_bytes(SIZE_BYTES, "little")
+            chunks = ((b"" if i else head) + bytes(1 << 20) for i in range(size))
+            await channel.stream_unary(METHOD)(chunks, timeout=20.0)
 
     async def refused(*arguments, **told):
         with pytest.raises(grpc.aio.AioRpcError):

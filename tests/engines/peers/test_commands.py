@@ -16,9 +16,12 @@ import lmdb
 import numpy as np
 import pytest
 import town
+import typer
 from test_cli import run
 
+from pdlrecover.cli.peer_run import ask_new_passphrase, ask_passphrase
 from pdlrecover.engines.peers.enrolment import Enrolment
+from pdlrecover.engines.peers.settings import Data, PeerSettings, load_settings, write_settings
 from pdlrecover.engines.peers.storage_key import VARIABLE
 from pdlrecover.history.records import Kind, round_key
 
@@ -285,3 +288,36 @@ def test_the_demonstration_ends_well_and_leaves_no_process(tmp_path):
     assert "the backdoor is gone" in done.stdout
     assert "all kept peers hold the same model" in done.stdout
     assert not list((tmp_path / "demo").glob("*/control"))
+
+
+def test_a_signatures_file_that_is_no_text_is_said(place):
+    (place / "federation.signatures").write_text("pdlrecover", encoding="utf-16")
+    refused(run("peer", "sign", str(place / "federation.toml"), str(place / "ash")), "is no text")
+
+
+def test_a_metrics_port_that_is_none_is_refused(place):
+    told = run(
+        "peer", "run", str(place / "federation.toml"), str(place / "ash"), "--metrics-port", "99999"
+    )  # fmt: skip
+    assert told.returncode == 2
+    assert "99999" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_settings_with_quotes_and_backslashes_are_read_as_they_were_written(tmp_path):
+    data = Data(source='C:\\own "data"\n\x7f.npz')
+    (tmp_path / "peer.toml").write_text(write_settings(PeerSettings(data=data)))
+    assert load_settings(tmp_path).data == data
+
+
+def test_the_passphrase_of_a_new_history_is_asked_twice(monkeypatch):
+    told = []
+    monkeypatch.setattr(typer, "prompt", lambda *_, **how: told.append(how) or "words enough here")
+    assert ask_new_passphrase() == ask_passphrase()
+    assert [how.get("confirmation_prompt", False) for how in told] == [True, False]
+
+
+def test_a_peer_knows_whether_it_has_a_history(place):
+    assert not Enrolment(place / "federation.toml", place / "ash").has_history
+    archived(place)
+    assert Enrolment(place / "federation.toml", place / "ash").has_history

@@ -1,7 +1,11 @@
 import asyncio
+import json
 import os
 
-from pdlrecover.engines.peers.report import serve_control
+import pytest
+
+from pdlrecover.engines.peers.report import NoPeerError, ask, serve_control
+from pdlrecover.errors import PlanError
 
 
 def test_several_local_sockets_opened_at_once_leave_the_process_mask_alone(tmp_path):
@@ -21,3 +25,45 @@ def test_several_local_sockets_opened_at_once_leave_the_process_mask_alone(tmp_p
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
+
+
+def asked(path, answer, **arguments):
+    """Ask a server that answers each line so."""
+
+    async def session(reader, writer):
+        await reader.readline()
+        writer.write(answer or b"")
+        if answer is None:
+            await reader.read()  # until who asked has gone
+        writer.close()
+        await writer.wait_closed()
+        done.set()
+
+    async def story():
+        async with await asyncio.start_unix_server(session, path):
+            try:
+                return await ask(path, {"do": "status"}, **arguments)
+            finally:
+                await done.wait()
+
+    done = asyncio.Event()
+
+    return asyncio.run(story())
+
+
+def test_a_long_status_is_read(tmp_path):
+    told = {"text": "x" * (1 << 18)}
+    assert asked(tmp_path / "control", json.dumps(told).encode() + b"\n") == told
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (b"", NoPeerError, "is stopping"),
+        (b"{\n", PlanError, "cannot be read"),
+        (None, PlanError, "does not answer within 0.2 s"),
+    ],
+)
+def test_a_peer_that_gives_no_answer_is_said(tmp_path, answer, kind, words):
+    with pytest.raises(kind, match=words):
+        asked(tmp_path / "control", answer, timeout=0.2)

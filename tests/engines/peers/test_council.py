@@ -4,7 +4,7 @@ from wire import KEYS, Setup
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers import messages as m
-from pdlrecover.engines.peers.council import Council
+from pdlrecover.engines.peers.council import MAX_REMOVALS, Council
 from pdlrecover.engines.peers.effects import Blame, Send
 from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.errors import PlanError
@@ -151,3 +151,42 @@ def test_what_was_approved_survives_a_restart_and_is_said_again():
     untrained = council(2, log=None)
     with pytest.raises(PlanError, match="training has not ended"):
         untrained.propose(proposal)
+
+
+def test_a_peer_that_trains_longer_learns_of_a_removal_however_often_it_was_said():
+    first, late = council(0), council(1, log=None)
+    proposal = removal()
+    first.propose(proposal)
+    for _ in range(3 * MAX_REMOVALS):
+        deliver(first.again(), {1: late}, 0)
+    assert not late.removals
+    late.about(LOG)
+    deliver(first.again(), {1: late}, 0)
+    assert proposal.digest in late.removals
+
+
+def test_one_peer_may_propose_many_removals_but_not_any_number_and_is_told_why_not_once():
+    asked = council(0)
+    circle = SETUP.circle(1, m.NOTHING, range(7))
+    place = circle.place(0, LOG, m.NOTHING, 0)
+    refusals = 0
+    for i in range(3 * MAX_REMOVALS):
+        proposal = removal(method=f"magic {i % (2 * MAX_REMOVALS)}")
+        refusals += len(asked.receive(circle.send(place, proposal, 0).data, 1))
+    assert refusals == MAX_REMOVALS
+
+
+def test_what_others_write_reaches_the_log_without_line_breaks():
+    asked = council(0)
+    circle = SETUP.circle(1, m.NOTHING, range(7))
+    refusal = m.Refusal(removal=bytes(32), why="no\n12:00:00 elm was caught\x1b[2J")
+    data = circle.send(circle.place(0, LOG, m.NOTHING, 0), refusal, 0).data
+    (note,) = asked.receive(data, 1)
+    assert note.text.isprintable()
+
+
+def test_peers_without_any_removal_still_hear_from_each_other():
+    said = council(0).again()
+    assert sorted(send.to for send in said) == [1, 2, 3, 4, 5, 6]
+    assert council(1).receive(said[0].data, 0) == []
+    assert council(1, log=None).receive(said[0].data, 0) == []

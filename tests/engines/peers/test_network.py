@@ -174,7 +174,7 @@ def test_a_stranger_and_a_certificate_of_another_authority_are_refused():
     asyncio.run(story())
 
 
-def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused():
+def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused(caplog):
     async def story():
         papers = certificates(3)
         narrowed = [replace(p, names=p.names[:2]) for p in papers]
@@ -190,7 +190,7 @@ def test_a_peer_is_known_by_its_certificate_and_one_without_a_number_is_refused(
         ((peer, what),) = complaints
         assert peer is None
         assert "127.0.0.1" in what
-        assert "is no peer of this federation" in what
+        assert "(['peer-2.test']) is of no peer in this federation file" in what
         assert not received[1]
         await stop(networks)
 
@@ -272,5 +272,94 @@ def test_a_message_to_a_peer_that_is_not_up_yet_arrives_when_it_is():
         assert {source for source, _ in received} == {0}
         assert {data for _, data in received} <= {b"early", b"again"}
         await stop([first, second])
+
+    asyncio.run(story())
+
+
+def test_a_stream_that_cannot_be_opened_does_not_close_the_way_to_a_peer(caplog):
+    async def story():
+        networks, received, _, _ = await started(2)
+        link = networks[0]._links[1]
+        opened = link._open
+
+        def broken(*_, **__):
+            link._open = opened
+            raise TypeError("no such argument")
+
+        link._open = broken
+        networks[0].send(1, b"first")
+        networks[0].send(1, b"next")
+        await until(lambda: len(received[1]) == 2)
+        assert received[1] == [(0, b"first"), (0, b"next")]
+        await stop(networks)
+
+    asyncio.run(story())
+    assert "no such argument" in caplog.text
+
+
+def test_a_peer_that_cannot_be_reached_is_named_once_and_again_when_it_can(caplog):
+    async def story():
+        caplog.set_level("INFO")
+        papers, addresses = certificates(2), free_addresses(2)
+        received = []
+
+        async def receive(source, data):
+            received.append(data)
+
+        first = Network(me=0, addresses=addresses, tls=papers[0], receive=receive, limits=QUICK)
+        await first.start()
+        for _ in range(3):
+            first.send(1, b"early")
+        await until(lambda: first.counts["dropped"] == 3)
+        said = [r.getMessage() for r in caplog.records]
+        assert len(said) == 1
+        assert said[0].startswith(f"cannot reach peer-1.test at {addresses[1]} (UNAVAILABLE")
+        assert said[0].endswith("check that it runs, its address, and the firewall")
+        second = Network(me=1, addresses=addresses, tls=papers[1], receive=receive, limits=QUICK)
+        await second.start()
+        while not received:
+            first.send(1, b"again")
+            await asyncio.sleep(0.1)
+        await until(lambda: len(caplog.records) == 2)
+        assert "can be reached again" in caplog.records[1].getMessage()
+        await stop([first, second])
+
+    asyncio.run(story())
+
+
+async def chunks_of(size, pause=0.0):
+    for i in range(size):
+        yield (b"" if i else announced(size << 18)) + bytes(1 << 18)
+        await asyncio.sleep(pause)
+
+
+def test_one_peer_cannot_have_many_messages_read_at_once_nor_send_one_for_ever():
+    async def story():
+        limits = replace(QUICK, deadline=1.0, calls=4)
+        block = asyncio.Event()
+        networks, received, addresses, papers = await started(2, limits=limits, block=block)
+        credentials = grpc.ssl_channel_credentials(
+            papers[0].authority, papers[0].key, papers[0].certificate
+        )
+        options = [("grpc.ssl_target_name_override", "peer-1.test")]
+        channels = [
+            grpc.aio.secure_channel(addresses[1], credentials, [*options, ("number", i)])
+            for i in range(8)
+        ]
+        slow = channels[0].stream_unary(METHOD)(chunks_of(8, 0.5), timeout=10.0)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await slow
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert networks[1].counts["slow"] == 1
+        calls = [c.stream_unary(METHOD)(chunks_of(4), timeout=3.0) for c in channels]
+        await until(lambda: networks[1].counts["refused"] == 4)
+        assert networks[1].counts["received"] == 1
+        block.set()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(answer == announced(1) for answer in ended) == 4
+        assert len(received[1]) == 4
+        for channel in channels:
+            await channel.close()
+        await stop(networks)
 
     asyncio.run(story())

@@ -3,12 +3,19 @@
 import asyncio
 import json
 import socket
+import threading
 
 import numpy as np
 import pytest
 import town
 from office import free_addresses
+from safetensors import SafetensorError
 
+from pdlrecover.cli.peer_run import _lines
+from pdlrecover.engines.peers import peer as module
+from pdlrecover.engines.peers.effects import Blame
+from pdlrecover.engines.peers.messages import NOTHING, Position
+from pdlrecover.engines.peers.network import Limits
 from pdlrecover.engines.peers.report import ask
 from pdlrecover.errors import HistoryError, PlanError
 
@@ -45,7 +52,7 @@ def all_have(folders, pattern):
 def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
     async def story():
         folders, peers, tasks = await open_town(tmp_path)
-        with pytest.raises(HistoryError, match="no peer is running"):
+        with pytest.raises(PlanError, match="no peer is running"):
             await ask(tmp_path / "nowhere", {"do": "status"})
         early = await ask_when_up(folders[0], {"do": "propose-removal", "removed": ["elm"]})
         assert "training has not ended" in early["error"]
@@ -132,6 +139,11 @@ def test_what_keeps_a_peer_from_starting_is_said_in_a_sentence(tmp_path):
             with pytest.raises(PlanError, match="cannot listen on"):
                 await lone.run()
             lone.runs.store.close()
+            lone = town.peer(0, tmp_path, listen=free_addresses(1)[0])
+            lone._metrics_port = taken.getsockname()[1]
+            with pytest.raises(PlanError, match=f"metrics cannot be .* {lone._metrics_port} of"):
+                await lone.run()
+            lone.runs.store.close()
         far = tmp_path / ("long" * 30)
         town.settle(far)
         lone = town.peer(0, far)
@@ -183,3 +195,154 @@ def test_a_full_disk_stops_a_peer_before_a_round_and_says_so(tmp_path):
         "stopped: the history"
         in next(iter(town.status(tmp_path / "ash")["runs"].values()))["outcome"]
     )
+
+
+def lone_story(tmp_path, spoil, condition):
+    """Let one peer run, spoilt in some way, until a condition; return its training run's status."""
+
+    async def story():
+        town.settle(tmp_path)
+        lone = town.peer(0, tmp_path)
+        spoil(lone)
+        task = asyncio.create_task(lone.run())
+        await until(lambda: condition(lone))
+        assert not task.done()
+        told = await ask(tmp_path / "ash" / "control", {"do": "status"})
+        await close([lone], [task])
+        return next(iter(told["runs"].values()))
+
+    return asyncio.run(story())
+
+
+def test_whatever_goes_wrong_in_an_update_ends_the_run_and_is_said(tmp_path, caplog):
+    def broken(lone):
+        original = lone.runs.trainer
+
+        def trainer():
+            participant = original()
+            participant.driver._contribute = lambda *_, **__: 1 / 0
+            return participant
+
+        lone.runs.trainer = trainer
+
+    told = lone_story(tmp_path, broken, lambda lone: lone.ended)
+    assert told["outcome"] == "stopped: ZeroDivisionError: division by zero"
+    assert "Traceback" in caplog.text
+
+
+def test_a_stopped_run_takes_no_messages(tmp_path):
+    taken = []
+
+    async def story():
+        town.settle(tmp_path)
+        lone = town.peer(0, tmp_path)
+        task = asyncio.create_task(lone.run())
+        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
+        lone.parts[lone.runs.training].receive = lambda *_: taken.append(1) or []
+        circle = lone.runs.circle(lone.runs.training, EVERYBODY)
+        place = circle.place(0, NOTHING, NOTHING, 0)
+        message = circle.send(place, Position(reply=False), 1).data
+        lone._message(1, message, 0.0)
+        lone._end(lone.runs.training, "stopped: for a reason")
+        lone._message(1, message, 0.0)
+        await close([lone], [task])
+
+    asyncio.run(story())
+    assert taken == [1]
+
+
+def test_a_long_log_is_gone_through_while_the_peer_answers(tmp_path):
+    going = threading.Event()
+
+    def slow(lone):
+        original = lone.runs.trainer
+
+        def trainer():
+            participant = original()
+            start = participant.start
+
+            def wait_and_start(now):
+                assert going.wait(10)
+                return start(now)
+
+            participant.start = wait_and_start
+            return participant
+
+        lone.runs.trainer = trainer
+
+    def answered(lone):
+        if (tmp_path / "ash" / "control").exists():
+            going.set()
+        return going.is_set() and not lone._starting
+
+    told = lone_story(tmp_path, slow, answered)
+    assert told["outcome"] == "running"
+
+
+def lone_peer(tmp_path):
+    town.settle(tmp_path)
+    return town.peer(0, tmp_path)
+
+
+def test_a_cheat_cannot_fill_the_disk_with_evidence_or_the_log_with_blames(
+    tmp_path, monkeypatch, caplog
+):
+    lone = lone_peer(tmp_path)
+    for i in range(200):
+        lone._carry(NOTHING, [Blame(peer=1, what="signed two", evidence=(bytes([i]) * 999,) * 2)])
+    assert len(list((tmp_path / "ash" / "evidence").iterdir())) == 2
+    assert len(caplog.records) == module.TOLD_BLAMES + 1
+    monkeypatch.setattr(module, "KEPT_EVIDENCE_BYTES", 10_000)
+    for i in range(200):
+        lone._carry(NOTHING, [Blame(peer=2, what=f"cheat {i}", evidence=(bytes(999),) * 2)])
+    lone.runs.store.close()
+    assert len(list((tmp_path / "ash" / "evidence").iterdir())) == 10
+
+
+def test_who_sent_wrong_sub_secrets_is_still_named_after_a_restart(tmp_path):
+    lone = lone_peer(tmp_path)
+    for i in range(50):
+        lone._carry(NOTHING, [Blame(peer=3, what="sent a wrong sub-secret")])
+        lone._carry(NOTHING, [Blame(peer=1, what=f"sent garbage {i}")])
+    lone.runs.store.close()
+    lone = town.peer(0, tmp_path)
+    told = lone.desk.status()
+    lone.runs.store.close()
+    named = [(each["peer"], each["what"]) for each in told["named"]]
+    assert ("elm", "sent a wrong sub-secret") in named
+    assert len(named) == 1 + module.KEPT_NAMES
+    assert not told["caught"]
+    assert any("elm (sent a wrong sub-secret)" in line for line in _lines(told, True))
+
+
+def test_a_model_that_cannot_be_written_ends_the_peer_with_a_sentence(tmp_path, monkeypatch):
+    lone = lone_peer(tmp_path)
+    participant = lone.runs.trainer()
+    participant.driver.model = lone.runs._flat.initial
+
+    def full(tensors, path):
+        raise SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(HistoryError, match="No space left on device; it is safe in the history"):
+        lone.runs.write_trained(participant)
+    lone.runs.store.close()
+
+
+def test_messages_wait_outside_when_too_many_bytes_wait_inside():
+    async def story():
+        waiting = module._Waiting(Limits(waiting_messages=3, waiting_bytes=100))
+        await waiting.enter(500)
+        late = asyncio.create_task(waiting.enter(60))
+        await asyncio.sleep(0)
+        assert not late.done()
+        waiting.leave(500)
+        await late
+        await waiting.enter(40)
+        late = asyncio.create_task(waiting.enter(1))
+        await asyncio.sleep(0)
+        assert not late.done()
+        waiting.leave(60)
+        await late
+
+    asyncio.run(story())

@@ -1,3 +1,5 @@
+import os
+
 import lmdb
 import numpy as np
 import pytest
@@ -149,3 +151,22 @@ def test_another_runs_history_is_refused(tmp_path):
     filled(archive(tmp_path)).close()
     with pytest.raises(HistoryError, match="is another one: its peer"):
         archive(tmp_path, peer=2)
+
+
+@pytest.mark.parametrize("run", [RUN, OTHER])
+def test_a_step_that_was_reserved_finds_room_for_what_it_remembers_too(tmp_path, run, monkeypatch):
+    size = {"parameters": 100_000, "blocks": 100_000}
+    store = archive(tmp_path, **size)
+    store.log(run)
+    store.reserve(run)
+
+    class Full:
+        f_bavail, f_frsize = 0, 4096
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Full)
+    store.remember("step", bytes(8 * 100_000 * 3))
+    kept = {0: np.arange(100_000), 2: np.arange(100_000)}
+    store.commit(run, entry(0), kept, np.zeros(100_000))
+    with pytest.raises(HistoryError, match="no room"):
+        store.reserve(run)
+    store.close()

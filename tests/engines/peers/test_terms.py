@@ -1,5 +1,6 @@
 """Peers whose federation files differ tell each other which fields."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -91,3 +92,10 @@ def test_a_long_list_of_differences_is_cut(pair):
     assert max(len(text) for text in pair[0].found[1]) <= 200
     assert len(effects[-1].text) < 2500
     assert codec.peek_federation(message()) == OTHER.digest
+
+
+def test_what_the_other_file_says_reaches_the_log_without_control_characters(pair):
+    facts = json.dumps({"x\n12:00:00 elm lied": "\x1b[2J"}).encode()
+    note = pair[0].receive(message(body=Terms(facts=facts)), 1, now=0.0)[-1]
+    assert note.text.isprintable()
+    assert all(text.isprintable() for text in pair[0].found[1])

@@ -58,7 +58,7 @@ class Archive:
     @property
     def size(self) -> int:
         """How many bytes everything has on disk."""
-        return sum(vault.size for vault in self._vaults.values())
+        return sum(vault.size for vault in list(self._vaults.values()))
 
     def log(self, run: bytes) -> Sequence[Entry]:
         """Return the entries of a run's log, each read when it is asked for."""
@@ -68,7 +68,13 @@ class Archive:
         """Make room for the next step, or raise."""
         vault = self._vault(run)
         evidence = [_DEALER.size * self._peers]
-        vault.reserve(vault.layout.round_bytes(self._peers, evidence=evidence))
+        step = vault.layout.round_bytes(self._peers, evidence=evidence)
+        remembered = step  # of the step under way: no more than what it leaves
+        if run == self._training:
+            vault.reserve(step + remembered)
+        else:
+            vault.reserve(step)
+            self._vault(self._training).reserve(remembered)
 
     def commit(
         self, run: bytes, entry: Entry, shares: dict[int, Elements], model: Vector | None

@@ -9,7 +9,7 @@ Rules:
 - A removal that the rule refuses (see `recovery.removal`) does not count, whoever approves it, and
   a peer that is asked to approve it says why it does not.
 - Every peer says its own approvals again from time to time, with the proposal, so that who was
-  away hears of it.
+  away hears of it. It also says that it is here, so that silence means something.
 """
 
 import json
@@ -25,6 +25,7 @@ from pdlrecover.engines.peers.messages import (
     Approval,
     Envelope,
     Header,
+    Position,
     Refusal,
     RemovalProposal,
 )
@@ -33,7 +34,7 @@ from pdlrecover.recovery import methods
 from pdlrecover.recovery.removal import check_company, check_removal
 
 MAX_REMOVALS = 64
-"""So many proposals of one peer are kept."""
+"""So many different proposals of one peer are looked at."""
 _MEMORY = "removals"
 
 
@@ -59,7 +60,7 @@ class Council:
         self._after = NOTHING
         self.removals: dict[bytes, Removal] = {}
         self._early: dict[bytes, dict[int, bytes]] = {}
-        self._by: dict[int, int] = {}
+        self._by: dict[int, set[bytes]] = {}
 
     def about(self, log: bytes) -> None:
         """Set the finished training log that removals are about, and recall what was decided."""
@@ -123,8 +124,8 @@ class Council:
         return self._take(envelope)
 
     def again(self) -> list[Send]:
-        """Say this peer's approvals again."""
-        sends: list[Send] = []
+        """Say that this peer is here, and its approvals again."""
+        sends = self._circle.broadcast(self._place(), Position(reply=False))
         for removal in self.removals.values():
             if self._circle.me in removal.approvals:
                 sends += self._circle.broadcast(self._place(), removal.proposal)
@@ -145,21 +146,27 @@ class Council:
                 return []
             case Refusal(removal=digest, why=why):
                 facts: dict[str, object] = {"peer": sender, "removal": digest.hex()[:16]}
-                return [Note(text=f"a peer refuses a removal: {why}", facts=facts)]
+                return [Note(text=f"a peer refuses a removal: {why[:500]!r}", facts=facts)]
+            case Position():
+                return []
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
 
     def _hear_proposal(self, sender: int, body: RemovalProposal) -> list[Send | Blame | Note]:
         if body.digest in self.removals:
             return []
-        self._by[sender] = self._by.get(sender, 0) + 1
-        if self._by[sender] > MAX_REMOVALS:
-            return []
         if self._after == NOTHING:
             return []  # still training: it will be said again
+        proposed = self._by.setdefault(sender, set())
+        again = body.digest in proposed
+        if not again and len(proposed) >= MAX_REMOVALS:
+            return []
+        proposed.add(body.digest)
         try:
             self._learn(body)
         except PlanError as error:
+            if again:
+                return []  # it was told why
             refusal = Refusal(removal=body.digest, why=str(error)[:300])
             return [self._circle.send(self._place(), refusal, sender)]
         facts: dict[str, object] = {"removal": body.digest.hex()[:16], "by": sender}

@@ -93,6 +93,9 @@ class Desk:
                 {"peer": names[p], "what": what, "time": at}
                 for (p, what), at in peer.caught.items()
             ],
+            "named": [
+                {"peer": names[p], "what": what, "time": at} for (p, what), at in peer.named.items()
+            ],
             "blames": [{**blame, "name": names[cast(int, blame["peer"])]} for blame in peer.blames],
             "history_bytes": peer.runs.store.size,
             "network": dict(peer.network.counts),

@@ -86,6 +86,11 @@ class Driver:
         self._decode: Callable[[encoding.Integers], Any] = lambda opened: opened
         self._asked_round: int | None = None
 
+    @property
+    def longest(self) -> int:
+        """How many numbers a step opens at most, but for a few dot products."""
+        return self._code.length
+
     def start(self) -> Task | None:
         """Return the first step's task."""
         return self._next(None)

@@ -57,6 +57,11 @@ class Enrolment:
         self.data = load_own(self.settings.data, self.membership, self.me, folder)
         self.attack = _attack(self.settings.drill, self.data)
 
+    @property
+    def has_history(self) -> bool:
+        """Whether something was stored before."""
+        return any((self.folder / HISTORY).glob(f"*/{DATA}"))
+
     def storage_key(self, ask: Ask | None = None) -> StorageKey:
         """Return the history's key."""
         return history_key(self.folder, self.settings, self.identity.salt, ask)

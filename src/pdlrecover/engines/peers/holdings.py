@@ -128,9 +128,13 @@ class Holdings:
 
     def hear(self, sender: int, body: Receipt) -> list[Effect]:
         """Take a receipt, and see whether a dealer told others something else."""
-        if len(body.held) != len(body.statements):
+        dealers = [held.dealer for held in body.held]
+        distinct = dealers == sorted(set(dealers)) and set(dealers) <= set(self._circle.peers)
+        if len(body.held) != len(body.statements) or not distinct:
             return [Blame(peer=sender, what="sent a malformed receipt")]
-        self._receipts[sender] = self._receipts.get(sender, frozenset()) | set(body.held)
+        told = self._receipts.get(sender, frozenset()) | set(body.held)
+        if len(told) <= 2 * len(self._circle.peers):
+            self._receipts[sender] = told
         effects: list[Effect] = []
         for held, statement in zip(body.held, body.statements, strict=True):
             effects += self._compare(held.dealer, held.digest, statement)

@@ -9,12 +9,13 @@ Rules:
   this federation, this run, and this peer or everybody. What comes too late to tell anything is not
   read further than its header.
 - *Catching up.* When more peers than may collude or lie have signed messages of the same later step
-  and log, this peer fetches the public answers from one of them, and takes them only if they lead
-  to exactly that log. What it missed of shares stays missed. The others wait for a peer again once
-  they have heard from it in the step before.
+  and log, this peer fetches the public answers from one of them at a time, and takes them only if
+  they lead to exactly that log. What it missed of shares stays missed. The others wait for a peer
+  again once they have heard from it in the step before.
 - *Divergence.* A message of the same step with another log or another request shows that its
   sender holds another model. It is not counted and its sender is named. This peer stops when it
-  differs from more peers than may collude or lie, or when those that agree are no quorum any more.
+  differs from more peers than may collude or lie, or when those that agree are no quorum any more;
+  also when the answers of so many peers do not lead from its log to what was signed.
 """
 
 from collections import defaultdict
@@ -46,13 +47,18 @@ KEPT_BYTES = 1 << 26
 """and until they have so many bytes."""
 ANSWER_BYTES = 1 << 24
 """One message of fetched answers holds about so much."""
+LONGEST = 1 << 16
+"""So many numbers may always be opened in a step, however small the model is."""
+PATIENCE = 64
+"""A silent peer is waited for up to so many times longer than at first, before the next."""
 
 
 class Machine:
     """One run, as one peer lives it."""
 
-    def __init__(self, circle: Circle) -> None:
-        self.circle = circle
+    def __init__(self, circle: Circle, longest: int = LONGEST) -> None:
+        """`longest` is how many numbers a step opens at most."""
+        self.circle, self._longest = circle, max(longest, LONGEST)
         self.step, self.log = 0, NOTHING
         self.slot: Slot | None = None
         self.halted = False
@@ -63,6 +69,14 @@ class Machine:
         self._differing: dict[int, bytes] = {}
         self._overtaken_at: float | None = None
         self._fetched: list[Entry] = []
+        self._fetched_log = NOTHING
+        self._attested: dict[int, bytes] = {}
+        """Logs of later steps that enough peers have signed."""
+        self._source = circle.me
+        """Who is asked for answers."""
+        self._misfits: set[int] = set()
+        """Whose answers did not lead to what was signed."""
+        self._patience = 1
         self._catching_up = False
         self._asked = 0
 
@@ -72,7 +86,7 @@ class Machine:
         if self.slot is None or self.halted:
             return float("inf")
         if self._overtaken_at is not None:
-            return min(self.slot.wake_at, self._overtaken_at + self.circle.deadlines.behind)
+            return min(self.slot.wake_at, self._overtaken_at + self._fetch_pause)
         return self.slot.wake_at
 
     def replay(self, entry: Entry) -> None:
@@ -84,6 +98,8 @@ class Machine:
         place = self.circle.place(self.step, self.log, task.asked, task.round)
         self.slot = Slot(self.circle, task, place, self._present, now, memory)
         self._differing, self._overtaken_at, self._fetched = {}, None, []
+        self._misfits, self._patience = set(), 1
+        self._attested = {step: log for step, log in self._attested.items() if step > self.step}
         for peer, (step, _) in self._positions.items():
             if step >= self.step - 1:
                 self.slot.heard(peer)
@@ -134,7 +150,7 @@ class Machine:
             case Fetch(first=first):
                 effects = [Serve(to=sender, first=first)] if first < self.step else []
             case Answers():
-                effects = self._hear_answers(sender, body)
+                effects = self._hear_answers(sender, body, now)
             case Position(reply=reply):
                 effects = [self._tell_position(sender)] if reply else []
             case _ if header.step < self.step:
@@ -237,12 +253,18 @@ class Machine:
         if self._overtaken_at is None:
             far = max(step for step, _ in goals) > self.step + WINDOW
             self._overtaken_at = now - (self.circle.deadlines.behind if far else 0.0)
-        if now < self._overtaken_at + self.circle.deadlines.behind:
+        if now < self._overtaken_at + self._fetch_pause:
             return []
         self._overtaken_at = now
-        if self.slot.state is not State.BEHIND:
+        if self.slot.state is State.BEHIND:
+            self._patience = min(2 * self._patience, PATIENCE)
+        else:
             self.slot.overtaken()
         return [self._fetch()]
+
+    @property
+    def _fetch_pause(self) -> float:
+        return self.circle.deadlines.behind * self._patience
 
     def _goals(self) -> dict[tuple[int, bytes], list[int]]:
         """Return the later positions that enough peers signed, and who did."""
@@ -253,34 +275,64 @@ class Machine:
         return {where: peers for where, peers in found.items() if len(peers) >= self.circle.trusted}
 
     def _fetch(self) -> Send:
-        sources = sorted(peer for peers in self._goals().values() for peer in peers)
+        """Ask the next of those that are furthest ahead for all that is missing here."""
+        goals = self._goals()
+        self._attested.update(goals.keys())
+        signers = sorted(goals[max(goals)])
+        sources = [peer for peer in signers if peer not in self._misfits] or signers
         self._asked += 1
-        first = self.step + len(self._fetched)
-        source = sources[self._asked % len(sources)]
-        return self.circle.send(self._place(), Fetch(first=first), source)
+        self._source = sources[self._asked % len(sources)]
+        self._fetched, self._fetched_log = [], self.log
+        return self._ask_on()
 
-    def _hear_answers(self, sender: int, body: Answers) -> list[Effect]:
+    def _ask_on(self) -> Send:
+        first = self.step + len(self._fetched)
+        return self.circle.send(self._place(), Fetch(first=first), self._source)
+
+    def _hear_answers(self, sender: int, body: Answers, now: float) -> list[Effect]:
         """Take fetched answers if they lead to a log that enough peers signed."""
         slot = self.slot
-        if slot is None or slot.state is not State.BEHIND:
+        if slot is None or slot.state is not State.BEHIND or sender != self._source:
             return []
         if body.first != self.step + len(self._fetched) or not body.entries:
             return []
-        self._fetched += body.entries
-        goals, log, reached = self._goals(), self.log, 0
-        for count, entry in enumerate(self._fetched, start=1):
-            log = entry.after(log)
-            if (self.step + count, log) in goals:
-                reached = count
-        beyond = max((step for step, _ in goals), default=self.step)
-        if not reached and self.step + len(self._fetched) < beyond:
-            return [self._fetch()]
+        if any(len(entry.values) > self._longest for entry in body.entries):
+            return self._misfit(slot, sender)
+        self._attested.update(self._goals().keys())
+        self._overtaken_at, self._patience = now, 1
+        reached = 0
+        for entry in body.entries[: max(self._attested) - body.first]:
+            self._fetched.append(entry)
+            self._fetched_log = entry.after(self._fetched_log)
+            signed = self._attested.get(self.step + len(self._fetched))
+            if signed is not None and signed != self._fetched_log:
+                break
+            reached = reached if signed is None else len(self._fetched)
+        if not reached and self.step + len(self._fetched) < min(self._attested):
+            return [self._ask_on()]
         if not reached:
-            self._fetched = []
-            return [Note(text="fetched answers do not fit, asking another peer")]
+            return self._misfit(slot, sender)
         entries, self._fetched, self._catching_up = self._fetched[:reached], [], True
         first = slot.caught_up(entries[0])
         return [first, *(Opened(entry=entry, shares={}) for entry in entries[1:])]
+
+    def _misfit(self, slot: Slot, sender: int) -> list[Effect]:
+        """Ask another peer; if so many cannot all be wrong, it is this peer's own log that is."""
+        self._fetched = []
+        self._misfits.add(sender)
+        if len(self._misfits) < self.circle.trusted:
+            text = "fetched answers do not fit, asking another peer"
+            again = [self._fetch()] if self._goals() else []
+            return [Note(text=text, facts={"peer": sender}), *again]
+        slot.diverged()
+        self.halted = True
+        who = ", ".join(str(peer) for peer in sorted(self._misfits))
+        why = (
+            f"what peers {who} have opened since step {self.step} does not follow from this peer's "
+            "log, which is another one; move its history away and start again: what is public "
+            "then comes from the others"
+        )
+        return [Halt(why=why)]
 
     def _settled(self, effects: list[Effect]) -> list[Effect]:
         """Count the steps that these effects finish."""

@@ -13,12 +13,16 @@ Rules:
   again; after a few times it is dropped: the protocol says again what matters.
 - To each peer there is a queue of its own, bounded in messages and bytes; when it is full the
   oldest goes. So a peer that is slow, frozen or gone costs the others nothing.
-- What is received is bounded too: a peer has so many messages waiting here, and is kept waiting
-  with the next. A message says its size first: one that is too large is refused before it arrives,
-  and one that ends early was cut off with its sender's connection, and is nobody's word.
+- What is received is bounded too: a peer has so many messages and bytes waiting here, and is kept
+  waiting with the next. Of one peer one message is read at a time, within the deadline, and few
+  streams may be open. A message says its size first: one that is too large is refused before it
+  arrives, and one that ends early was cut off with its sender's connection, and is nobody's word.
+- A peer that cannot be reached is named in the log with the reason, once, and again when it can be;
+  so are callers that are refused. Whoever fails the TLS handshake is not seen here.
 """
 
 import asyncio
+import logging
 import random
 import ssl
 import time
@@ -32,6 +36,7 @@ import grpc
 
 from pdlrecover.errors import PlanError
 
+LOG = logging.getLogger("pdlrecover.peer")
 METHOD = "/pdlrecover.Peer/Deliver"
 CHUNK = 1 << 20
 SIZE_BYTES = 8
@@ -63,6 +68,10 @@ class Limits:
     queued_bytes: int = 1 << 29
     waiting_messages: int = 64
     """Received from one peer and not yet looked at."""
+    waiting_bytes: int = 1 << 27
+    """The same in bytes; one message may always wait, however large."""
+    calls: int = 8
+    """So many streams of one peer may be open at once."""
     unanswered_messages: int = 32
     """Sent to one peer and not yet answered; no more are sent meanwhile,"""
     unanswered_bytes: int = 1 << 24
@@ -98,6 +107,8 @@ class Network:
         self._server: grpc.aio.Server | None = None
         self._links: dict[int, _Link] = {}
         self.counts: Counter[str] = Counter()
+        self._calls: Counter[int] = Counter()
+        self._reading = [asyncio.Lock() for _ in addresses]
 
     async def start(self) -> None:
         """Listen, and be ready to send."""
@@ -139,20 +150,41 @@ class Network:
         source = self._caller(context)
         if source is None:
             self.counts["refused"] += 1
-            self._complain(None, f"a caller at {context.peer()} is no peer of this federation")
+            self._complain(
+                None,
+                f"a caller from {_host(context)} was refused: its certificate "
+                f"({_names(context)}) is of no peer in this federation file, or is not the one "
+                "that the file has for it; compare the files",
+            )
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no peer of this federation")
             return
+        if self._calls[source] >= self._limits.calls:
+            self.counts["refused"] += 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "too many streams at once")
+        self._calls[source] += 1
         answers = _Answers(context)
         try:
             while (chunk := await context.read()) is not grpc.aio.EOF:
-                data = await self._whole(source, chunk, context)
-                self.counts["received"] += 1
-                self.counts["received_bytes"] += len(data)
-                await self._receive(source, data)
+                async with self._reading[source]:
+                    data = await self._in_time(source, chunk, context)
+                    self.counts["received"] += 1
+                    self.counts["received_bytes"] += len(data)
+                    await self._receive(source, data)
                 await answers.taken(len(data))
             await answers.say()
         finally:
+            self._calls[source] -= 1
             answers.stop()
+
+    async def _in_time(self, source: int, chunk: bytes, context: Any) -> bytes:
+        """Return the message that this chunk begins, unless it comes too slowly."""
+        try:
+            async with asyncio.timeout(self._limits.deadline):
+                return await self._whole(source, chunk, context)
+        except TimeoutError:
+            self.counts["slow"] += 1
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the message came too slowly")
+            raise
 
     async def _whole(self, source: int, chunk: bytes, context: Any) -> bytes:
         """Return the message that this chunk begins."""
@@ -176,8 +208,7 @@ class Network:
 
     def _caller(self, context: Any) -> int | None:
         """Return whose certificate the caller showed."""
-        shown = context.auth_context().get("x509_subject_alternative_name", [])
-        names = {name.decode() for name in shown}
+        names = set(_names(context))
         found = [peer for peer, name in enumerate(self._tls.names) if name in names]
         if len(found) != 1 or found[0] == self._me:
             return None
@@ -247,6 +278,8 @@ class _Link:
         self._unanswered: deque[_Message] = deque()
         self._moved = asyncio.Event()
         """Set when the queue grows or an answer comes."""
+        self._where, self._down, self._failures = f"{_short(name)} at {address}", False, 0
+        self._error: grpc.aio.AioRpcError | None = None
         self._task = asyncio.create_task(self._work())
 
     def put(self, data: bytes) -> None:
@@ -279,8 +312,14 @@ class _Link:
             while not self._queue:
                 self._moved.clear()
                 await self._moved.wait()
-            await self._converse()
+            try:
+                await self._converse()
+            except Exception:  # the way to a peer must stay open, whatever one message did to it
+                LOG.exception("the stream to %s failed; this is a bug", self._where)
             self._counts["failed"] += 1
+            self._failures += 1
+            if self._failures > 1:  # the first may be a peer that starts
+                self._is_down()
             pause = self._limits.pause * 2 ** max(0, self._take_back() - 1)
             await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311 (no secret)
 
@@ -289,6 +328,7 @@ class _Link:
 
         That it is broken is told by the reading side: it has heard all answers by then.
         """
+        self._error = None
         call = self._open()
         ends = [asyncio.create_task(part) for part in (self._hear(call), self._watch())]
         writing = asyncio.create_task(self._write(call))
@@ -312,8 +352,9 @@ class _Link:
                 await call.write(chunk)
 
     async def _hear(self, call: Any) -> None:
-        with suppress(grpc.aio.AioRpcError):
+        try:
             while (answer := await call.read()) is not grpc.aio.EOF:
+                self._is_up()
                 taken = int.from_bytes(answer[:SIZE_BYTES], "little")
                 if taken > len(self._unanswered):
                     return
@@ -321,6 +362,8 @@ class _Link:
                     self._counts["sent"] += 1
                     self._counts["sent_bytes"] += len(self._unanswered.popleft().data)
                 self._moved.set()
+        except grpc.aio.AioRpcError as error:
+            self._error = error
 
     async def _watch(self) -> None:
         """Return when the oldest unanswered message is past its deadline."""
@@ -351,6 +394,29 @@ class _Link:
             size > 0 and size + len(self._queue[0].data) > limits.unanswered_bytes
         )
 
+    def _is_down(self) -> None:
+        if not self._down:
+            self._down = True
+            LOG.warning(
+                "cannot reach %s (%s); check that it runs, its address, and the firewall",
+                self._where,
+                self._reason(),
+            )
+
+    def _is_up(self) -> None:
+        self._failures = 0
+        if self._down:
+            self._down = False
+            LOG.info("%s can be reached again", self._where)
+
+    def _reason(self) -> str:
+        error = self._error
+        if error is None or error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return f"no answer within {self._limits.deadline:g} s"
+        if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+            return "it does not know this peer's certificate: compare the federation files"
+        return f"{error.code().name}: {repr(error.details())[1:-1][:200]}"
+
 
 class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
     """Answers the one method."""
@@ -360,6 +426,22 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no type
 
     def service(self, details: Any) -> Any:
         return self._handler if details.method == METHOD else None
+
+
+def _names(context: Any) -> list[str]:
+    """Return the names in the certificate that a caller showed."""
+    shown = context.auth_context().get("x509_subject_alternative_name", [])
+    return [name.decode("utf-8", "replace") for name in shown]
+
+
+def _host(context: Any) -> str:
+    """Return the address that a call comes from, without the port."""
+    return repr(str(context.peer()).rpartition(":")[0])
+
+
+def _short(name: str) -> str:
+    """Return a peer's id from the name in its certificate."""
+    return name.removesuffix(".pdlrecover")
 
 
 def _chunks(data: bytes) -> Iterator[bytes]:
@@ -380,6 +462,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 5_000),
+        ("grpc.max_concurrent_streams", limits.calls),
         ("grpc.so_reuseport", 0),
         ("grpc.enable_http_proxy", 0),
     ]

@@ -32,7 +32,7 @@ class Participant:
     """Joins the machine, the driver and the store of one run."""
 
     def __init__(self, driver: Driver, store: Store) -> None:
-        self.driver, self.machine = driver, Machine(driver.circle)
+        self.driver, self.machine = driver, Machine(driver.circle, driver.longest)
         self._store, self._run = store, driver.circle.run
         self.task: Task | None = None
         self.started = False

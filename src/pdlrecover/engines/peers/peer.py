@@ -9,7 +9,7 @@ Started again after a crash it goes on where its store ends, and fetches what is
 What goes wrong in a run ends that run; a store that cannot be used, such as a full disk, ends the
 peer, between two steps.
 Recoveries do not wait for each other. All of the protocol happens in one task; only updates are
-computed elsewhere, in a thread.
+computed elsewhere, in a thread, and stored logs are gone through in another.
 """
 
 import asyncio
@@ -38,11 +38,16 @@ LOG = logging.getLogger("pdlrecover.peer")
 GOSSIP_SECONDS = 2.0
 STATUS_SECONDS = 1.0
 KEPT_BLAMES = 200
-KEPT_EVIDENCE = 1000
-"""So many pieces of evidence are written to disk."""
+KEPT_EVIDENCE, KEPT_EVIDENCE_BYTES = 1000, 1 << 28
+"""So many pieces of evidence are kept on disk, of so many bytes together."""
+TOLD_BLAMES = 20
+"""So many lines on one peer go to the log in a minute."""
 CONTROL = "control"
 """The local socket, in the peer's folder."""
-_CAUGHT = "caught"
+DONE = "done"
+KEPT_NAMES = 8
+"""So many different things are kept of one peer that is named without proof."""
+_CAUGHT, _NAMED = "caught", "named"
 
 
 class Peer:
@@ -85,14 +90,21 @@ class Peer:
         """How each run came out: `done`, or why it stopped."""
         self.heard: dict[int, float] = {}
         self.blames: deque[dict[str, object]] = deque(maxlen=KEPT_BLAMES)
-        self.caught: dict[tuple[int, str], float] = self._recall_caught()
+        self.caught: dict[tuple[int, str], float] = self._recall(_CAUGHT)
         """Who was proven to have cheated, how, and when first."""
+        self.named: dict[tuple[int, str], float] = self._recall(_NAMED)
+        """Who did, without proof to others, what no honest peer does; when first."""
         self.counts: Counter[str] = Counter()
+        self._evidence: set[tuple[object, ...]] = set()
+        self._told_blames: Counter[int] = Counter()
+        self._told_minute = 0
         self.desk = Desk(self)
         self._metrics_port = metrics_port
-        self._room = [asyncio.Semaphore(limits.waiting_messages) for _ in members]
+        self._waiting = [_Waiting(limits) for _ in members]
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(1, "pdlrecover-update")
+        self._starting: dict[bytes, asyncio.Future[None]] = {}
+        """Runs whose stored log is being gone through."""
         self._strange: set[tuple[int, bytes]] = set()
         self._gossip_at = self._status_at = 0.0
         self._told_round: dict[bytes, int] = {}
@@ -119,6 +131,7 @@ class Peer:
             self._write_status()
             await self.network.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
+            await asyncio.gather(*self._starting.values())
         if self._failure is not None:
             raise self._failure
 
@@ -142,16 +155,21 @@ class Peer:
         now = time.monotonic()
         if event == "message":
             source, data = value
-            self._room[source].release()
+            self._waiting[source].leave(len(data))
             self._message(source, data, now)
         elif event == "dealt":
             run, step, dealt = value
             self._do(run, lambda p: p.contribute(step, dealt, now))
+        elif event == "begun":
+            run, outcomes = value
+            del self._starting[run]
+            self._do(run, lambda _: outcomes)
         elif event == "failed":
-            run, why = value
-            self._end(run, f"stopped: {why}")
+            run, error = value
+            self._starting.pop(run, None)
+            self._fail(run, error)
         for run, participant in list(self.parts.items()):
-            if participant.machine.wake_at <= now and run not in self.ended:
+            if self._is_under_way(run) and participant.machine.wake_at <= now:
                 self._do(run, lambda p: p.tick(now))
         if now >= self._gossip_at:
             self._gossip_at = now + GOSSIP_SECONDS
@@ -168,7 +186,7 @@ class Peer:
         await asyncio.sleep(0)
         if not self._events.empty():
             return self._events.get_nowait()
-        alarms = [p.machine.wake_at for run, p in self.parts.items() if run not in self.ended]
+        alarms = [p.machine.wake_at for run, p in self.parts.items() if self._is_under_way(run)]
         wait = min([*alarms, self._gossip_at, self._status_at]) - time.monotonic()
         try:
             return await asyncio.wait_for(self._events.get(), max(0.0, wait))
@@ -176,7 +194,7 @@ class Peer:
             return "time", None
 
     async def _receive(self, source: int, data: bytes) -> None:
-        await self._room[source].acquire()
+        await self._waiting[source].enter(len(data))
         self._events.put_nowait(("message", (source, data)))
 
     def _message(self, source: int, data: bytes, now: float) -> None:
@@ -209,29 +227,41 @@ class Peer:
                 run.hex()[:16],
             )
 
+    def _is_under_way(self, run: bytes) -> bool:
+        return run not in self.ended and run not in self._starting
+
     def _begin(self, run: bytes, participant: Participant) -> None:
+        """Go through what is stored of a run, in a thread: it may be long."""
         self.parts[run] = participant
-        self._do(run, lambda p: p.start(time.monotonic()))
+        work = self._reporting(run, lambda: ("begun", (run, participant.start(time.monotonic()))))
+        self._starting[run] = asyncio.get_running_loop().run_in_executor(None, work)
 
     def _do(self, run: bytes, act: Callable[[Participant], list[Outcome]]) -> None:
         """Let a run act; what goes wrong in it ends this run at this peer, and no other.
 
-        A store that cannot be written or read any more ends the peer.
+        A run that is not there yet, or has stopped, is left alone; one that is done answers others.
         """
+        if run in self._starting or self.ended.get(run, DONE) != DONE:
+            return
         participant = self.parts[run]
         try:
             self._carry(run, act(participant))
-        except HistoryError as error:
-            self._end(run, f"stopped: {error}")
+            self._tell_progress(run, participant)
+            if participant.finished and run not in self.ended:
+                self._finish(run, participant)
+        except Exception as error:  # one run's trouble is not to end the others
+            self._fail(run, error)
+
+    def _fail(self, run: bytes, error: Exception) -> None:
+        """End a run; a store that cannot be written or read any more ends the peer."""
+        if not isinstance(error, PDLRecoverError):
+            LOG.error("this should not have happened, and is a bug", exc_info=error)
+            self._end(run, f"stopped: {type(error).__name__}: {error}")
+            return
+        self._end(run, f"stopped: {error}")
+        if isinstance(error, HistoryError):
             self._failure = error
             self.stop()
-            return
-        except PDLRecoverError as error:
-            self._end(run, f"stopped: {error}")
-            return
-        self._tell_progress(run, participant)
-        if participant.finished and run not in self.ended:
-            self._finish(run, participant)
 
     def _carry(self, run: bytes, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
@@ -241,41 +271,77 @@ class Peer:
                 case Compute():
                     self._compute(run, outcome)
                 case Blame(peer=peer, what=what, evidence=evidence):
-                    self._blame(peer, what, evidence)
+                    self._blame(peer, what, evidence, run)
                 case Note(text=text, facts=facts):
-                    LOG.info(text, extra={"facts": {"run": run.hex()[:16], **facts}})
+                    told: dict[str, object] = {"run": run.hex()[:16], **facts}
+                    if isinstance(source := facts.get("peer"), int):
+                        self._tell(logging.INFO, source, text, told)
+                    else:
+                        LOG.info("%s", text, extra={"facts": told})
                 case Halt(why=why):
                     self._end(run, f"stopped: {why}")
 
     def _compute(self, run: bytes, job: Compute) -> None:
         """Deal in the thread; the result comes back as an event."""
+        self._threads.submit(self._reporting(run, lambda: ("dealt", (run, job.step, job.run()))))
+
+    def _reporting(self, run: bytes, work: Callable[[], tuple[str, Any]]) -> Callable[[], None]:
+        """Return what does this work in a thread, and makes an event of whatever comes of it."""
         loop = asyncio.get_running_loop()
 
-        def work() -> None:
+        def report() -> None:
             try:
-                event: tuple[str, Any] = "dealt", (run, job.step, job.run())
-            except PDLRecoverError as error:
-                event = "failed", (run, str(error))
+                event = work()
+            except Exception as error:
+                event = "failed", (run, error)
             loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-        self._threads.submit(work)
+        return report
 
-    def _blame(self, peer: int, what: str, evidence: tuple[bytes, ...]) -> None:
+    def _blame(
+        self, peer: int, what: str, evidence: tuple[bytes, ...], run: bytes = NOTHING
+    ) -> None:
         self.counts["blames"] += 1
         facts: dict[str, object] = {"peer": peer, "what": what, "proven": bool(evidence)}
         self.blames.append({**facts, "time": time.time()})
-        LOG.warning("%s %s", self.names[peer], what, extra={"facts": facts})
-        if evidence and (peer, what) not in self.caught and len(self.caught) < KEPT_BLAMES:
-            self.caught[peer, what] = time.time()
-            told = [[*key, at] for key, at in self.caught.items()]
-            self.runs.store.remember(_CAUGHT, json.dumps(told).encode())
+        self._tell(logging.WARNING, peer, f"{self.names[peer]} {what}", facts)
+        if evidence:
+            self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
+        else:
+            self._note(_NAMED, self.named, peer, what, KEPT_NAMES)
+        step = self.parts[run].machine.step if run in self.parts else 0
+        if evidence and (peer, what, run, step) not in self._evidence:
+            self._evidence.add((peer, what, run, step))
+            self._keep_evidence(peer, evidence)
+
+    def _tell(self, level: int, peer: int, text: str, facts: dict[str, object]) -> None:
+        """Log what a peer did, but not so often that it fills the log."""
+        minute = int(time.monotonic() // 60)
+        if minute != self._told_minute:
+            self._told_minute = minute
+            self._told_blames.clear()
+        self._told_blames[peer] += 1
+        if self._told_blames[peer] <= TOLD_BLAMES:
+            LOG.log(level, "%s", text, extra={"facts": facts})
+        elif self._told_blames[peer] == TOLD_BLAMES + 1:
+            LOG.warning("%s: more of that is only counted for a minute", self.names[peer])
+
+    def _keep_evidence(self, peer: int, evidence: tuple[bytes, ...]) -> None:
+        """Write what proves a cheat, once for every step, as long as there is room for it."""
         place = self.folder / "evidence"
-        for i, part in enumerate(evidence):
-            self.counts["evidence"] += 1
-            if self.counts["evidence"] <= KEPT_EVIDENCE:
-                place.mkdir(exist_ok=True)
+        self.counts["evidence"] += len(evidence)
+        try:
+            place.mkdir(exist_ok=True)
+            sizes = [path.stat().st_size for path in place.iterdir()]
+            if len(sizes) + len(evidence) > KEPT_EVIDENCE:
+                return
+            if sum(sizes) + sum(map(len, evidence)) > KEPT_EVIDENCE_BYTES:
+                return
+            for i, part in enumerate(evidence):
                 name = f"{int(time.time())}-{self.counts['blames']}-peer-{peer}-{i}.bin"
                 (place / name).write_bytes(part)
+        except OSError as error:
+            LOG.warning("evidence cannot be written: %s", error.strerror)
 
     def _refused(self, peer: int | None, what: str) -> None:
         """Name what the network has refused."""
@@ -284,8 +350,17 @@ class Peer:
         elif self.network.counts["refused"] <= KEPT_BLAMES:
             LOG.warning(what)
 
-    def _recall_caught(self) -> dict[tuple[int, str], float]:
-        saved = self.runs.store.recall(_CAUGHT)
+    def _note(
+        self, name: str, known: dict[tuple[int, str], float], peer: int, what: str, most: int
+    ) -> None:
+        """Keep what a peer did, the first time it does it."""
+        if (peer, what) not in known and sum(p == peer for p, _ in known) < most:
+            known[peer, what] = time.time()
+            told = [[*key, at] for key, at in known.items()]
+            self.runs.store.remember(name, json.dumps(told).encode())
+
+    def _recall(self, name: str) -> dict[tuple[int, str], float]:
+        saved = self.runs.store.recall(name)
         return {(peer, what): at for peer, what, at in json.loads(saved)} if saved else {}
 
     def _tell_progress(self, run: bytes, participant: Participant) -> None:
@@ -313,12 +388,12 @@ class Peer:
     def _finish(self, run: bytes, participant: Participant) -> None:
         if run == self.runs.training:
             self.runs.write_trained(participant)
-            self._end(run, "done")
+            self._end(run, DONE)
             self.council.about(participant.machine.log)
             self._start_recoveries()
         else:
             self.runs.write_recovered(participant, self.council.removals[run])
-            self._end(run, "done")
+            self._end(run, DONE)
 
     def _start_recoveries(self) -> None:
         for removal in self.council.passed():
@@ -330,3 +405,28 @@ class Peer:
                 self._begin(run, self.runs.recoverer(removal))
             except PDLRecoverError as error:
                 self._end(run, f"stopped: {error}")
+
+
+class _Waiting:
+    """What was received from one peer and not yet looked at: bounded in messages and bytes."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._messages, self._bytes = limits, 0, 0
+        self._left = asyncio.Event()
+
+    async def enter(self, size: int) -> None:
+        """Wait until there is room for a message of this size; one always has room."""
+        while self._messages and (
+            self._messages >= self._limits.waiting_messages
+            or self._bytes + size > self._limits.waiting_bytes
+        ):
+            self._left.clear()
+            await self._left.wait()
+        self._messages += 1
+        self._bytes += size
+
+    def leave(self, size: int) -> None:
+        """Make room: a message of this size is being looked at."""
+        self._messages -= 1
+        self._bytes -= size
+        self._left.set()

@@ -14,10 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pdlrecover.errors import HistoryError, PDLRecoverError, PlanError
+from pdlrecover.errors import PDLRecoverError, PlanError
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
-MAX_LINE = 1 << 16
+MAX_LINE, MAX_ANSWER = 1 << 16, 1 << 26
+
+
+class NoPeerError(PlanError):
+    """There is no running peer to ask."""
 
 
 class JsonLines(logging.Formatter):
@@ -90,20 +94,32 @@ def _private_socket(path: Path) -> socket.socket:
 
 
 async def ask(path: Path, command: dict[str, Any], timeout: float = 10.0) -> dict[str, Any]:
-    """Give a running peer a command, and return its answer."""
+    """Give a running peer a command, and return its answer; if none runs: `NoPeerError`."""
     try:
-        reader, writer = await asyncio.open_unix_connection(path)
+        reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER)
     except OSError as error:
-        raise HistoryError(
+        raise NoPeerError(
             f"no peer is running in {path.parent} ({error.strerror}); start it by `pdlrecover peer "
             f"run FEDERATION {path.parent}`"
         ) from error
     try:
         writer.write(json.dumps(command).encode() + b"\n")
         line = await asyncio.wait_for(reader.readline(), timeout)
+        found: dict[str, Any] = json.loads(line) if line else {}
+    except TimeoutError as error:
+        raise PlanError(
+            f"the peer in {path.parent} does not answer within {timeout:g} s: it is frozen, or "
+            "very busy; look at its log and try again"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise PlanError(
+            f"the peer in {path.parent} gave an answer that cannot be read ({error}); look at its "
+            "log, and see whether it is of the same version"
+        ) from error
     finally:
         writer.close()
-    found: dict[str, Any] = json.loads(line)
+    if not line:
+        raise NoPeerError(f"the peer in {path.parent} is stopping; start it again and ask it then")
     return found
 
 
@@ -127,4 +143,9 @@ async def serve_metrics(port: int, metrics: Callable[[], dict[str, float]]) -> a
         finally:
             writer.close()
 
-    return await asyncio.start_server(session, "127.0.0.1", port, limit=MAX_LINE)
+    try:
+        return await asyncio.start_server(session, "127.0.0.1", port, limit=MAX_LINE)
+    except (OSError, OverflowError) as error:
+        raise PlanError(
+            f"metrics cannot be served on port {port} of 127.0.0.1 ({error}); choose another port"
+        ) from error

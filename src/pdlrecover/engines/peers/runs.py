@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+from safetensors import SafetensorError
 
 from pdlrecover.adversary import Attack
 from pdlrecover.engines.peers.circle import Circle
@@ -18,7 +19,7 @@ from pdlrecover.engines.peers.machine import ANSWER_BYTES
 from pdlrecover.engines.peers.membership import Membership
 from pdlrecover.engines.peers.participant import Participant
 from pdlrecover.engines.peers.report import write_json
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.learning import Dataset, FlatModel
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.methods import Settings
@@ -146,16 +147,22 @@ class Runs:
             raise PlanError("a run that has not ended has no model to write")
         state = self._flat.module_with(model).state_dict()
         tensors = {key: value.contiguous() for key, value in state.items()}
-        part = self.folder / f"{name}.part"
-        safetensors.torch.save_file(tensors, part)
-        part.rename(self.folder / f"{name}.safetensors")
         told |= {
             "model_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
             "log": participant.machine.log.hex(),
             "rounds": self.rounds,
             "ledger": participant.driver.ledger.record(),
         }
-        write_json(self.folder / f"{name}.json", told)
+        part = self.folder / f"{name}.part"
+        try:
+            safetensors.torch.save_file(tensors, part)
+            part.rename(self.folder / f"{name}.safetensors")
+            write_json(self.folder / f"{name}.json", told)
+        except (OSError, SafetensorError) as error:
+            raise HistoryError(
+                f"the model could not be written to {self.folder}: {error}; it is safe in the "
+                "history; make room and start again, and it will be written"
+            ) from error
 
 
 def recovered_name(removal: bytes) -> str:

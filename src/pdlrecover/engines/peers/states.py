@@ -49,7 +49,13 @@ TABLE: dict[tuple[State, Move], State] = {
     (State.BEHIND, Move.CAUGHT_UP): State.OPENED,
     **{
         (state, Move.DIVERGED): State.STOPPED
-        for state in (State.COMPUTING, State.GATHERING, State.AGREEING, State.OPENING)
+        for state in (
+            State.COMPUTING,
+            State.GATHERING,
+            State.AGREEING,
+            State.OPENING,
+            State.BEHIND,
+        )
     },
 }
 

@@ -1,6 +1,7 @@
 """Tables of TOML files as dataclasses: what may stand in them, and what is wrong if it may not."""
 
 import difflib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from types import UnionType
@@ -83,5 +84,5 @@ def as_toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return f'"{value}"'
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(list(value)) if isinstance(value, tuple) else repr(value)

@@ -67,7 +67,8 @@ class Disagreement:
             there = None
         if not isinstance(there, dict):
             return Blame(peer=source, what="sent what is no federation file")
-        found = [text[:200] for text in differing_facts(json.loads(self._facts), there)]
+        differing = differing_facts(json.loads(self._facts), there)
+        found = [repr(text)[1:-1][:200] for text in differing]  # it goes to logs and terminals
         self.found[source] = found[:MOST]
         facts: dict[str, object] = {"peer": source, "differences": found[:MOST]}
         more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
