@@ -9,7 +9,6 @@ import pytest
 import town
 from processes import Processes, same
 
-
 PATIENT = replace(town.DEADLINES, dealing=60.0)
 """Nobody is left out, however busy the machine is."""
 
