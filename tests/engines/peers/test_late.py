@@ -70,3 +70,11 @@ def test_nobody_is_dealt_to_twice_while_all_wait_for_a_slow_peer():
     dealings = [(sender, to) for sender, to, kind, _ in network.wire.sent if kind == "Dealing"]
     assert network.wire.now > wait
     assert sorted(dealings) == [(a, b) for a in range(PEERS) for b in range(PEERS) if a != b]
+
+
+def test_nothing_is_said_twice_in_a_long_step_that_comes_further_in_time():
+    setup = Setup(PEERS, TOLERANCE)
+    network = setup.train(Wire(delay=0.2), rounds=1)
+    assert network.wire.now > setup.deadlines.resend
+    assert len(network.wire.sent) == len(set(network.wire.sent))
+    assert "Position" not in {kind for _, _, kind, _ in network.wire.sent}

@@ -41,8 +41,9 @@ METHOD = "/pdlrecover.Peer/Deliver"
 CHUNK = 1 << 20
 SIZE_BYTES = 8
 """Before a message stands how many bytes it has, little-endian; an answer is as long."""
-ANSWER_SECONDS, ANSWER_MESSAGES, ANSWER_BYTES = 0.3, 8, 1 << 20
-"""So long an answer waits for others to go with it, unless so much is there to be answered."""
+ANSWER_WAIT, ANSWER_MESSAGES, ANSWER_BYTES = 0.1, 8, 1 << 20
+"""An answer waits for others to go with it, for this part of a message's deadline, or until so
+much is there to be answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +163,7 @@ class Network:
             self.counts["refused"] += 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "too many streams at once")
         self._calls[source] += 1
-        answers = _Answers(context)
+        answers = _Answers(context, ANSWER_WAIT * self._limits.deadline)
         try:
             while (chunk := await context.read()) is not grpc.aio.EOF:
                 async with self._reading[source]:
@@ -222,8 +223,8 @@ class Network:
 class _Answers:
     """Says how many of a stream's messages were taken: soon, and of several at once."""
 
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    def __init__(self, context: Any, wait: float) -> None:
+        self._context, self._seconds = context, wait
         self._messages = self._bytes = 0
         self._later: asyncio.Task[None] | None = None
 
@@ -248,7 +249,7 @@ class _Answers:
             self._later.cancel()
 
     async def _wait(self) -> None:
-        await asyncio.sleep(ANSWER_SECONDS)
+        await asyncio.sleep(self._seconds)
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await self.say()
 

@@ -181,9 +181,8 @@ class Peer:
     async def _next_event(self) -> tuple[str, Any]:
         """Return what has happened, or `time` when something is due by the clock.
 
-        Others that share the thread get their turn first: the network, above all.
+        What waits already is dealt with before the network gets its turn: it is bounded.
         """
-        await asyncio.sleep(0)
         if not self._events.empty():
             return self._events.get_nowait()
         alarms = [p.machine.wake_at for run, p in self.parts.items() if self._is_under_way(run)]
