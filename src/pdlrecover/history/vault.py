@@ -128,7 +128,7 @@ class Vault:
 
     @property
     def head(self) -> Head:
-        """Where the history stands: to be signed by this peer, and remembered by the others."""
+        """Where the history stands; nobody else remembers it unless somebody writes it down."""
         return self._journal.state.head
 
     def head_after(self, rounds: int) -> Head:

@@ -36,6 +36,8 @@ from pdlrecover.field import Elements
 
 MAX_CHOICES = 4
 """Sub-secrets of one peer for so many different sets are kept."""
+PATIENCE = 3
+"""After it has said its own so many times again, a peer says whose sub-secrets are missing."""
 
 
 class Slot:
@@ -72,7 +74,7 @@ class Slot:
         self._parts: dict[bytes, dict[int, Elements]] = {}
         self._seen: dict[tuple[object, ...], Envelope] = {}
         self._resend_at, self._pause = self.wake_at, circle.deadlines.resend
-        self._timed_view = -1
+        self._timed_view, self._resent = -1, 0
         self._deadline = self._propose_at = self._view_at = float("inf")
 
     def heard(self, peer: int) -> None:
@@ -141,6 +143,9 @@ class Slot:
             self._pause = min(2 * self._pause, 8 * self.circle.deadlines.resend)
             self._resend_at = now + self._pause
             effects += self._again()
+            self._resent += 1
+            if self._resent == PATIENCE and self.state is State.OPENING:
+                effects.append(self._say_who_is_missing())
         self._set_alarm(now)
         return effects
 
@@ -229,6 +234,17 @@ class Slot:
         self._parts.setdefault(self._choice, {})[self.circle.me] = self._mine
         body = SubSecret(choice=self._choice, values=self._mine)
         return [*self.circle.broadcast(self.place, body)]
+
+    def _say_who_is_missing(self) -> Note:
+        here = self._parts.get(self._choice, {})
+        missing = [peer for peer in self.circle.peers if peer not in here]
+        facts: dict[str, object] = {"step": self.place.step, "round": self.place.round}
+        return Note(
+            text=f"round {self.place.round} waits for sub-secrets of peers {missing}: they are "
+            "away, or do not have the shares of that round (any more); if too few have them, this "
+            "run cannot go on",
+            facts=facts,
+        )
 
     def _hear_sub_secret(self, sender: int, body: SubSecret) -> list[Effect]:
         if len(body.values) != self.task.size:
