@@ -123,10 +123,9 @@ class Slot:
             case Misdealt():
                 effects = self.holdings.judge(sender, body)
             case Equivocation():
-                effects = evidence.judge(self.circle, self.place, sender, body)
-                if evidence.is_about_dealing(body) and evidence.proves(
-                    self.circle, self.place, body
-                ):
+                proven, blame = evidence.judge(self.circle, self.place, sender, body)
+                effects = [blame]
+                if proven and evidence.is_about_dealing(body):
                     self.holdings.leave_out(body.accused)
         return [*effects, *self._progress(now)]
 
