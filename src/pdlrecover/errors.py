@@ -18,8 +18,7 @@
         ├── LiarsError      more wrong shares than can be told from right ones
         ├── ForgeryError    a signature or a sealed message that is not what it should be
         ├── CodecError      bytes that are no message
-        ├── MessageError    a message that is forged, misdirected, or not legal where it comes
-        └── DivergenceError peers that do not hold the same model any more
+        └── MessageError    a message that is forged, misdirected, or not legal where it comes
 
 A message says what was got, what was expected, and what to do about it. Local errors are also
 `ValueError`s, so that code which knows nothing of this package treats them as such.
@@ -29,7 +28,6 @@ __all__ = [
     "AttackError",
     "CodecError",
     "DataError",
-    "DivergenceError",
     "FieldError",
     "ForgeryError",
     "HistoryError",
@@ -123,7 +121,3 @@ class CodecError(RemoteError):
 
 class MessageError(RemoteError):
     """A message is forged, for somebody else, of another run, or not legal where it comes."""
-
-
-class DivergenceError(RemoteError):
-    """Peers that must agree to the bit hold different models, and cannot go on together."""

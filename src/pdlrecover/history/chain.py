@@ -8,12 +8,13 @@ Rules:
 - The *public* link covers only what all peers have in common: H(public link before, t, H(w̄_t),
   dealers). Peers that agree have the same one.
 - The state (rounds, head, which shares are kept, checkpoints) is rewritten by every write, and
-  counts them. It also stands in a file of its own, sealed, written after every write.
+  counts them. It also stands in a file of its own, sealed, written after every round, and after
+  checkpoints that ask for it.
 
 What this shows: a record or round that is damaged, missing, moved or replaced by whoever has not
 the key; a database that was put back to an earlier copy while the head file was not. What it cannot
-show by itself: that the whole folder was put back to an earlier copy, or emptied. That shows only
-when the head is compared with what other peers have signed.
+show by itself: that the whole folder was put back to an earlier copy, or emptied. That would show
+only if the head were compared with one that somebody else remembers; no engine does that yet.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ from pdlrecover.history.records import FORMAT, VaultLayout
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """Where a history stands: what to compare with what other peers have signed."""
+    """Where a history stands: what could be compared with what somebody else remembers."""
 
     rounds: int
     """Rounds stored."""

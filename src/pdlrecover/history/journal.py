@@ -91,15 +91,6 @@ class Journal:
                 raise HistoryError(f"{described(key)}: none was stored")
             return opened(self.sealer, transaction, key, manifest.records[key.hex()])
 
-    def head(self, rounds: int) -> Head:
-        """Return the head there was after so many rounds."""
-        if rounds == self.state.head.rounds:
-            return self.state.head
-        if rounds == 0:
-            return Head.first(self.layout)
-        with self.reading(rounds - 1) as (_, manifest):
-            return manifest.head
-
     def append(
         self,
         contents: Mapping[bytes, Content],

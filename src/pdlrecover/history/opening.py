@@ -99,8 +99,8 @@ def trusted_state(
     if wrong and not accept_rollback:
         raise HistoryError(
             f"the history in {store.folder} is not to be trusted: {wrong}; restore the latest copy "
-            "of the whole folder, or accept what is there (accept_rollback) and count this peer as "
-            "absent in the rounds that are lost"
+            "of the whole folder, or move it away: what is public then comes from the other peers, "
+            "and this peer counts as absent in its past rounds"
         )
     if not store.read_only and state != remembered:
         remember(store, sealer, state)

@@ -128,12 +128,8 @@ class Vault:
 
     @property
     def head(self) -> Head:
-        """Where the history stands: to be signed by this peer, and remembered by the others."""
+        """Where the history stands; nobody else remembers it unless somebody writes it down."""
         return self._journal.state.head
-
-    def head_after(self, rounds: int) -> Head:
-        """Return the head there was after so many rounds."""
-        return self._journal.head(rounds)
 
     def reserve(self, size: int) -> None:
         """Make room for a write of so many bytes (see `VaultLayout.round_bytes`), or raise."""

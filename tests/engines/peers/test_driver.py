@@ -3,6 +3,7 @@ import pytest
 from wire import SETTINGS, TRAINING, Setup, same_models
 
 from pdlrecover import Tolerance
+from pdlrecover.engines.peers.effects import Note
 
 ROUNDS = 14
 TOLERANCE = Tolerance(colluders=1, dropouts=2)
@@ -33,3 +34,25 @@ def test_every_method_recovers_the_model_of_the_simulation_to_the_bit(setting, m
     ours = recovered.participants[0].driver.ledger.record()
     theirs = expected.ledger.record()
     assert {**ours, "seconds": None} == {**theirs, "seconds": None}
+
+
+def test_a_recovery_that_too_few_have_the_shares_for_says_whom_it_waits_for(setting):
+    setup, trained, _ = setting
+    recovering = setup.recover(trained, (1, 4), method="historical", run=False)
+    said = []
+    for peer, participant in recovering.participants.items():
+        if peer in (2, 3):
+            participant.driver._stored_share = lambda *_: None
+        participant.machine.tick = recorded(participant.machine.tick, said)
+    recovering.run(until=20.0)
+    assert not any(p.finished for p in recovering.participants.values())
+    assert any("waits for sub-secrets of peers [2, 3]" in text for text in said)
+
+
+def recorded(tick, said):
+    def ticked(now):
+        effects = tick(now)
+        said.extend(effect.text for effect in effects if isinstance(effect, Note))
+        return effects
+
+    return ticked

@@ -32,12 +32,12 @@ def raise_alarm(circle: Circle, place: Header, first: Envelope, second: Envelope
     return [blame, *circle.broadcast(place, proof)]
 
 
-def judge(circle: Circle, place: Header, accuser: int, body: Equivocation) -> list[Effect]:
-    """Look at a proof; if it is none, blame who sent it."""
+def judge(circle: Circle, place: Header, accuser: int, body: Equivocation) -> tuple[bool, Blame]:
+    """Look at a proof; say whether it is one, and blame the accused, or else who sent it."""
     if proves(circle, place, body):
         what = "signed two different things for one purpose"
-        return [Blame(peer=body.accused, what=what, evidence=(body.first, body.second))]
-    return [Blame(peer=accuser, what="accused a peer without proof")]
+        return True, Blame(peer=body.accused, what=what, evidence=(body.first, body.second))
+    return False, Blame(peer=accuser, what="accused a peer without proof")
 
 
 def is_about_dealing(body: Equivocation) -> bool:

@@ -14,7 +14,6 @@ import hashlib
 import ipaddress
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 
 from cryptography import x509
@@ -67,16 +66,6 @@ class Member:
         """The name that its certificate is for."""
         return tls_name(self.id)
 
-    @property
-    def host(self) -> str:
-        """Where it listens, without the port."""
-        return split_address(self.address)[0]
-
-    @property
-    def port(self) -> int:
-        """The port it listens on."""
-        return split_address(self.address)[1]
-
     @cached_property
     def signing_key(self) -> Ed25519PublicKey:
         """What its signatures are checked with."""
@@ -91,11 +80,6 @@ class Member:
     def certificate_pem(self) -> bytes:
         """Its TLS certificate, in PEM."""
         return x509.load_der_x509_certificate(self.certificate).public_bytes(Encoding.PEM)
-
-    @property
-    def expires(self) -> datetime:
-        """When its certificate ends."""
-        return x509.load_der_x509_certificate(self.certificate).not_valid_after_utc
 
     @property
     def fingerprint(self) -> str:

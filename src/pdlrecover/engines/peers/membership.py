@@ -98,13 +98,6 @@ class Membership:
                 )
         return number
 
-    def number_by_certificate(self, certificate: bytes) -> int:
-        """Return the number of the peer that has exactly this certificate (DER)."""
-        for number, peer in enumerate(self.peers):
-            if peer.certificate == certificate:
-                return number
-        raise MembershipError("no peer of the federation has this certificate")
-
     def facts(self) -> dict[str, Any]:
         """Return every value by its path, as plain values."""
         values: dict[str, Any] = {"format": FORMAT, "name": self.name}

@@ -36,8 +36,10 @@ from pdlrecover.field import Elements
 
 MAX_CHOICES = 4
 """Sub-secrets of one peer for so many different sets are kept."""
-PATIENCE = 4
+DEALING_PATIENCE = 4
 """A dealing is sent again to a silent peer after so many times the usual wait."""
+PATIENCE = 3
+"""After it has said its own so many times again, a peer says whose sub-secrets are missing."""
 
 
 class Slot:
@@ -74,7 +76,7 @@ class Slot:
         self._parts: dict[bytes, dict[int, Elements]] = {}
         self._seen: dict[tuple[object, ...], Envelope] = {}
         self._resend_at, self._pause = self.wake_at, circle.deadlines.resend
-        self._timed_view = -1
+        self._timed_view, self._resent = -1, 0
         self._deadline = self._propose_at = self._view_at = float("inf")
         self._deal_again_at = float("inf")
 
@@ -100,7 +102,7 @@ class Slot:
         self._dealt = dealt
         self.holdings.hold_own(dealt)
         self._deadline = now + self.circle.deadlines.dealing
-        self._deal_again_at = now + PATIENCE * self.circle.deadlines.resend
+        self._deal_again_at = now + DEALING_PATIENCE * self.circle.deadlines.resend
         return [*self._deal_to(self.circle.others), *self._progress(now)]
 
     def take(self, envelope: Envelope, now: float) -> list[Effect]:
@@ -126,10 +128,9 @@ class Slot:
             case Misdealt():
                 effects = self.holdings.judge(sender, body)
             case Equivocation():
-                effects = evidence.judge(self.circle, self.place, sender, body)
-                if evidence.is_about_dealing(body) and evidence.proves(
-                    self.circle, self.place, body
-                ):
+                proven, blame = evidence.judge(self.circle, self.place, sender, body)
+                effects = [blame]
+                if proven and evidence.is_about_dealing(body):
                     self.holdings.leave_out(body.accused)
         return [*effects, *self._progress(now)]
 
@@ -146,6 +147,9 @@ class Slot:
             self._pause = min(2 * self._pause, 8 * self.circle.deadlines.resend)
             self._resend_at = now + self._pause
             effects += self._again(now)
+            self._resent += 1
+            if self._resent == PATIENCE and self.state is State.OPENING:
+                effects.append(self._say_who_is_missing())
         self._set_alarm(now)
         return effects
 
@@ -241,6 +245,17 @@ class Slot:
         self._parts.setdefault(self._choice, {})[self.circle.me] = self._mine
         body = SubSecret(choice=self._choice, values=self._mine)
         return [*self.circle.broadcast(self.place, body)]
+
+    def _say_who_is_missing(self) -> Note:
+        here = self._parts.get(self._choice, {})
+        missing = [peer for peer in self.circle.peers if peer not in here]
+        facts: dict[str, object] = {"step": self.place.step, "round": self.place.round}
+        return Note(
+            text=f"round {self.place.round} waits for sub-secrets of peers {missing}: they are "
+            "away, or do not have the shares of that round (any more); if too few have them, this "
+            "run cannot go on",
+            facts=facts,
+        )
 
     def _hear_sub_secret(self, sender: int, body: SubSecret) -> list[Effect]:
         if len(body.values) != self.task.size:
