@@ -93,6 +93,17 @@ def test_a_public_part_of_another_shape_is_refused():
         assert not dealing.check_public(VECTOR, Public(commitments=commitments, proof=proof))
 
 
+def test_no_byte_can_move_between_the_public_parts():
+    made = dealt(VECTOR).public
+    told = made.commitments + made.proof.astype("<i8").tobytes()
+    moved = Public(
+        commitments=told[: len(made.commitments) + 32],
+        proof=np.frombuffer(told[len(made.commitments) + 32 :], dtype="<i8").astype(np.int64),
+    )
+    assert moved.digest(SLOT) != made.digest(SLOT)
+    assert not dealing.is_shaped(VECTOR, moved)
+
+
 def test_masks_of_the_right_degree_that_do_not_sum_to_zero_are_refused():
     made = dealt(MASKS)
     shifted = F61.add(made.public.proof, np.array(1))

@@ -59,9 +59,10 @@ class Public:
     """The CHECKS polynomials' values, one after the other."""
 
     def digest(self, slot: bytes) -> bytes:
-        """Return what the dealer's statement is about."""
-        told = hashlib.sha256(b"pdlrecover public part" + slot + self.commitments)
-        told.update(self.proof.astype("<i8").tobytes())
+        """Return what the dealer's statement is about: no byte can move between its parts."""
+        told = hashlib.sha256(b"pdlrecover public part")
+        for part in (slot, self.commitments, self.proof.astype("<i8").tobytes()):
+            told.update(len(part).to_bytes(8, "little") + part)
         return told.digest()
 
 
@@ -122,10 +123,15 @@ def _dealt(kind: Kind, rows: Elements, random: Elements, slot: bytes, source: So
     return Dealt(public=Public(commitments=commitments, proof=values.ravel()), private=private)
 
 
+def is_shaped(kind: Kind, public: Public) -> bool:
+    """Say whether a public part has a commitment for each peer, and a proof of the right length."""
+    commitments, proof = 32 * kind.scheme.quorums.peers, CHECKS * (kind.degree + 1)
+    return len(public.commitments) == commitments and len(public.proof) == proof
+
+
 def check_public(kind: Kind, public: Public) -> bool:
     """Say whether a public part is well formed; of zero masks, whether they sum to zero."""
-    peers = kind.scheme.quorums.peers
-    if len(public.commitments) != 32 * peers or len(public.proof) != CHECKS * (kind.degree + 1):
+    if not is_shaped(kind, public):
         return False
     if not kind.masks:
         return True

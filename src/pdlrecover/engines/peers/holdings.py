@@ -7,7 +7,8 @@ Rules:
 - A dealer that provably cheated is left out of the step: with two signed public parts, or with a
   row that does not fit its own commitments. The proof is passed on, so all honest peers leave it
   out.
-- What cannot be proven (a share that does not unseal) makes the dealing not held, no more.
+- What cannot be proven (a share that does not unseal), or would be an accusation of the wrong size
+  (a public part that is), makes the dealing not held, no more.
 """
 
 from collections import Counter
@@ -84,6 +85,8 @@ class Holdings:
         signed = dealing.statement(slot, digest)
         if not self._circle.crypto.verify(dealer, signed, body.statement):
             return [Blame(peer=dealer, what="dealt without a valid statement")]
+        if not dealing.is_shaped(kind, public):
+            return [Blame(peer=dealer, what="dealt with a public part of the wrong size")]
         conflict = self._compare(dealer, digest, body.statement)
         if conflict or dealer in self._held or dealer in self._cheats:
             return conflict
@@ -112,8 +115,10 @@ class Holdings:
         slot = dealing.slot_of(self._place, dealer)
         public = Public(commitments=body.commitments, proof=body.proof)
         signed = dealing.statement(slot, public.digest(slot))
-        fits = self._circle.crypto.verify(dealer, signed, body.statement) and dealing.committed(
-            public, accuser, body.private
+        fits = (
+            dealing.is_shaped(kind, public)
+            and self._circle.crypto.verify(dealer, signed, body.statement)
+            and dealing.committed(public, accuser, body.private)
         )
         if not fits:
             return [Blame(peer=accuser, what="accused a dealer without proof")]
