@@ -58,6 +58,20 @@ def test_the_same_seed_deals_the_same_again_and_another_one_otherwise(kind):
     assert not set(first.private) & set(other.private)
 
 
+def test_a_seed_that_is_used_again_by_mistake_gives_other_randomness():
+    """Rows of two dealings with the same randomness would differ by the shares of a difference."""
+    zeros = np.zeros(LENGTH, dtype=np.int64)
+    made = [
+        dealing.deal_vector(VECTOR, zeros, SLOT, SEED),
+        dealing.deal_vector(VECTOR, zeros, b"another step", SEED),
+        dealing.deal_vector(VECTOR, zeros + 1, SLOT, SEED),
+    ]
+    shares = [np.frombuffer(each.private[0][NONCE_BYTES:], dtype="<i8") for each in made]
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        difference = (shares[a] - shares[b]) % F61.modulus
+        assert len(set(difference[: VECTOR.blocks].tolist())) == VECTOR.blocks
+
+
 @pytest.mark.parametrize("kind", [VECTOR, MASKS])
 def test_any_change_of_a_row_the_proof_or_the_place_is_noticed(kind):
     made = dealt(kind)

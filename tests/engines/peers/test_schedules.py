@@ -11,7 +11,7 @@ from wire import KEYS, TRAINING, Setup, Wire, same_models
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers.holdings import Holdings
-from pdlrecover.engines.peers.messages import NOTHING, Proposal
+from pdlrecover.engines.peers.messages import NOTHING, Proposal, Vote
 
 FEW = settings(
     max_examples=int(os.environ.get("PEER_EXAMPLES", "12")),
@@ -105,6 +105,38 @@ def test_what_a_peer_missed_counts_as_a_dropout_when_it_is_replayed():
     model = same_models(recovered)
     assert np.isfinite(model).all()
     assert not recovered.blames
+
+
+def test_what_is_remembered_of_a_step_is_kept_under_that_step():
+    """First votes come last, so that a peer's own final vote and the opening are one batch."""
+    setup = Setup(5, TOLERANCE)
+    assert setup.circle(4, TRAINING, range(5)).quorum == 3
+
+    def tamper(sender, recipient, data):
+        body = codec.decode(data).body
+        if recipient == 4 and isinstance(body, Vote) and not body.final:
+            wire.later(0.5, lambda: network.deliver(4, sender, data))
+            return []
+        spare = recipient == 4 and isinstance(body, Vote) and sender > 1
+        return [] if spare else [(sender, data)]
+
+    wire = Wire(tamper=tamper)
+    network = setup.train(wire, rounds=2, run=False)
+    kept, remember = [], setup.stores[4].remember
+
+    def told(name, value):
+        if value:
+            kept.append((int.from_bytes(value[:8], "little"), value[8:40]))
+        remember(name, value)
+
+    setup.stores[4].remember = told
+    network.run()
+    same_models(network)
+    seeds = {}
+    for step, seed in kept:
+        seeds.setdefault(step, set()).add(seed)
+    assert all(len(found) == 1 for found in seeds.values())
+    assert [step for step, _ in kept].count(0) == 2  # the first vote, the final vote
 
 
 def test_without_a_quorum_nothing_is_opened_and_it_goes_on_when_peers_return():

@@ -88,7 +88,7 @@ def statement(slot: bytes, digest: bytes) -> bytes:
 
 def deal_vector(kind: Kind, elements: Elements, slot: bytes, seed: bytes) -> Dealt:
     """Deal a vector of elements; all randomness comes from the secret seed."""
-    source = Seeded(seed.hex())
+    source = _source(seed, slot, elements)
     rows = kind.scheme.share(elements, source).values
     width = kind.scheme.quorums.packing * CHECKS
     random = kind.scheme.share(source.elements(width), source).values
@@ -97,7 +97,7 @@ def deal_vector(kind: Kind, elements: Elements, slot: bytes, seed: bytes) -> Dea
 
 def deal_masks(kind: Kind, slot: bytes, seed: bytes) -> Dealt:
     """Deal zero masks, one for each block; all randomness comes from the secret seed."""
-    source = Seeded(seed.hex())
+    source = _source(seed, slot)
     all_masks = zero_masks(kind.scheme, kind.blocks + CHECKS, degree=kind.degree, source=source)
     rows, random = all_masks.values[:, : kind.blocks], all_masks.values[:, kind.blocks :]
     return _dealt(kind, rows, random, slot, source)
@@ -106,6 +106,15 @@ def deal_masks(kind: Kind, slot: bytes, seed: bytes) -> Dealt:
 def new_seed() -> bytes:
     """Return a secret seed from the operating system, for one dealing."""
     return os.urandom(32)
+
+
+def _source(seed: bytes, slot: bytes, elements: Elements | None = None) -> Source:
+    """Return the randomness of one dealing: another slot or vector never gets the same again."""
+    told = hashlib.sha256(b"pdlrecover dealing randomness" + seed)
+    dealt = b"" if elements is None else elements.astype("<i8").tobytes()
+    for part in (slot, dealt):
+        told.update(len(part).to_bytes(8, "little") + part)
+    return Seeded(told.hexdigest())
 
 
 def _dealt(kind: Kind, rows: Elements, random: Elements, slot: bytes, source: Source) -> Dealt:

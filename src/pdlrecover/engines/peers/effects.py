@@ -37,8 +37,9 @@ class Compute:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Remember:
-    """Keep these bytes, durably, before anything that follows is sent."""
+    """Keep these bytes about a step, durably, before anything that follows is sent."""
 
+    step: int
     value: bytes
 
 

@@ -82,9 +82,8 @@ class Participant:
         opened = False
         for effect in effects:
             match effect:
-                case Remember(value=value):
-                    step = self.machine.step.to_bytes(8, "little")
-                    self._store.remember(self._name, step + value)
+                case Remember(step=step, value=value):
+                    self._store.remember(self._name, step.to_bytes(8, "little") + value)
                 case Opened(entry=entry, shares=shares):
                     self._store.commit(self._run, entry, shares, self.driver.at)
                     self.task = self.driver.answer(entry)

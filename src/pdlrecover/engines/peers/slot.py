@@ -84,7 +84,7 @@ class Slot:
         if self.task.kind is None:
             return [*self._say_sub_secret(), *self._try_open()]
         slot = dealing.slot_of(self.place, self.circle.me)
-        saved = Remember(value=self.seed + self.ballot.saved())
+        saved = self._promise()
         job = Compute(step=self.place.step, slot=slot, seed=self.seed, deal=self.task.deal)
         return [saved, job]
 
@@ -217,8 +217,12 @@ class Slot:
         for vote in given:
             sends += self.circle.broadcast(self.place, vote)
         if sends:
-            return [Remember(value=self.seed + self.ballot.saved()), *sends]
+            return [self._promise(), *sends]
         return sends
+
+    def _promise(self) -> Remember:
+        """Keep the seed and the votes under this step's number, however far the run has come."""
+        return Remember(step=self.place.step, value=self.seed + self.ballot.saved())
 
     def _say_sub_secret(self) -> list[Effect]:
         rows = self.holdings.rows(self._dealers)
