@@ -210,17 +210,15 @@ class Peer:
         participant = self.parts[run]
         try:
             self._carry(run, act(participant))
+            self._tell_progress(run, participant)
+            if participant.finished and run not in self.ended:
+                self._finish(run, participant)
         except HistoryError as error:
             self._end(run, f"stopped: {error}")
             self._failure = error
             self.stop()
-            return
         except PDLRecoverError as error:
             self._end(run, f"stopped: {error}")
-            return
-        self._tell_progress(run, participant)
-        if participant.finished and run not in self.ended:
-            self._finish(run, participant)
 
     def _carry(self, run: bytes, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
