@@ -199,6 +199,35 @@ def test_a_third_removal_is_held_against_all_before_it():
         councils[0].propose(removal((5, 7), reason="left"))
 
 
+@pytest.mark.parametrize(
+    ("proposal", "absent", "why"),
+    [
+        (removal((6, 7), reason="left"), (6,), "would reveal the updates of peer 7"),
+        (removal((6, 7), reason="left"), (6, 7), None),
+        (removal((6, 7), reason="malicious"), (6,), None),
+        (removal((6, 7), reason="left", method="accelerated-retrain"), (6,), None),
+        (removal((6, 7), reason="left", accept_differencing=True), (6,), None),
+        (removal((6, 7), reason="malicious"), (0, 1, 2, 3), "a single other"),
+        (removal((6, 7), accept_differencing=True), (0, 1, 2, 3), "a single other"),
+        (removal((6, 7), method="retrain"), (0, 1, 2, 3), None),
+    ],
+)
+def test_the_rule_holds_in_every_round_for_those_that_dealt_in_it(proposal, absent, why):
+    asked = Council(EIGHT.circle(0, m.NOTHING, range(8)), MemoryStore())
+    everybody = set(range(8))
+    asked.about(LOG, [everybody, everybody.difference(absent), everybody])
+    if why is None:
+        asked.propose(proposal)
+    else:
+        with pytest.raises(PlanError, match=why):
+            asked.propose(proposal)
+    first = Council(EIGHT.circle(0, m.NOTHING, range(8)), MemoryStore())
+    first.about(LOG, [everybody.difference(absent), everybody])
+    if proposal.method != "pdlrecover" and proposal.reason == "left":
+        with pytest.raises(PlanError, match="would reveal"):
+            first.propose(proposal)
+
+
 @pytest.mark.parametrize("removed", [(5, 5), (6, 5), (5, 6, 6)])
 def test_each_removed_peer_is_named_once(removed):
     with pytest.raises(PlanError, match="once, in order"):

@@ -10,6 +10,8 @@ Rules:
   a peer that is asked to approve it says why it does not. The rule is applied when a removal is
   learnt, when it is approved here, and again when it has enough approvals: always to all removals
   that have passed, and to those that this peer has approved. What has passed here stays passed.
+- The rule holds in every training round that the recovery opens a stored sum of, for those that
+  dealt in it. Methods that do not replay the history open one of the first round only.
 - Every removal starts from the training. It is no expulsion: who was removed before is a peer like
   the others in the next removal, with a vote, and is kept unless it is named again.
 - A kept set is recovered once, unless differencing is accepted: a second recovery would ask the
@@ -41,6 +43,8 @@ from pdlrecover.recovery.removal import check_company, check_differences, check_
 
 MAX_REMOVALS = 64
 """So many proposals of one peer are kept."""
+FRESH = frozenset({"retrain", "retrain-k", "fine-tune-k", "accelerated-retrain"})
+"""Methods that ask for fresh updates only."""
 NOISY = frozenset({"fedrecovery-noise"})
 """Methods that draw random numbers of their own: every peer would come to another model."""
 _MEMORY = "removals"
@@ -65,16 +69,20 @@ class Council:
         Fewer honest leavers than `min_removed` are refused, unless differencing is accepted.
         """
         self._circle, self._store, self._min_removed = circle, store, min_removed
-        self._after = NOTHING
+        self._after, self._rounds = NOTHING, [frozenset(circle.peers)]
         self.removals: dict[bytes, Removal] = {}
         self._passed: list[bytes] = []
         """The removals that have passed, in that order."""
         self._early: dict[bytes, dict[int, bytes]] = {}
         self._by: dict[int, int] = {}
 
-    def about(self, log: bytes) -> None:
-        """Set the finished training log that removals are about, and recall what was decided."""
+    def about(self, log: bytes, rounds: Iterable[Iterable[int]] = ()) -> None:
+        """Set the finished training log that removals are about, and recall what was decided.
+
+        `rounds` says who dealt in each of its rounds.
+        """
         self._after = log
+        self._rounds = [frozenset(dealers) for dealers in rounds] or self._rounds
         saved = self._store.recall(_MEMORY)
         told = json.loads(saved) if saved else {"removals": [], "passed": []}
         for item in told["removals"]:
@@ -222,7 +230,8 @@ class Council:
             reason=proposal.reason,
             accept_differencing=proposal.accept_differencing,
         )
-        check_company(len(kept), quorums.tolerance)
+        for present in set(self._opened_again(proposal)):
+            check_company(len(present.intersection(kept)), quorums.tolerance)
         if not removed or len(kept) < self.needed:
             raise PlanError(
                 f"a removal names at least one peer and leaves {self.needed} to approve it, got "
@@ -256,10 +265,15 @@ class Council:
         check_differences(
             kept,
             earlier=[frozenset(other.kept) for other in others],
-            rounds=[frozenset(self._circle.peers)],
+            rounds=self._opened_again(proposal),
             malicious=_malicious(other.proposal for other in others),
             now_malicious=_malicious([proposal]),
         )
+
+    def _opened_again(self, proposal: RemovalProposal) -> list[frozenset[int]]:
+        """Return who dealt in those rounds of the training that this recovery may open sums of."""
+        fresh = methods.parse(proposal.method)[0] in FRESH
+        return self._rounds[:1] if fresh else self._rounds
 
     def _pass(self, removal: Removal) -> list[Note]:
         """Let a removal pass that has enough approvals, if the rule still allows it."""
