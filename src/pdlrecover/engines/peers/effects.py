@@ -41,6 +41,8 @@ class Remember:
 
     step: int
     value: bytes
+    part: str = "step"
+    """Of what: `step` is what the peer promised in it, `rows` are the dealings that it holds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
