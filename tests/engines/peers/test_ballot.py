@@ -82,6 +82,24 @@ def test_a_restarted_peer_keeps_its_lock_and_its_votes_and_says_nothing_else_in_
     assert again.act(everything) == []
 
 
+def test_a_lock_survives_with_its_set_which_is_proposed_and_voted_for_though_a_dealer_cheated():
+    box = ballot(6)
+    first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
+    box.hear_proposal(0, first)
+    for peer in range(QUORUM):
+        box.hear_vote(peer, Vote(view=0, final=False, choice=first.choice))
+    box.act(everything)
+    again = ballot(6)
+    again.restore(box.saved())
+    assert again.is_bound
+    again.view = 6
+    proposal = again.propose(())
+    assert (proposal.since, proposal.dealers) == (0, first.dealers)
+    assert again.act(lambda proposal: False) == []
+    (vote,) = again.act(lambda proposal: False, held=everything)
+    assert vote == Vote(view=6, final=False, choice=first.choice)
+
+
 @pytest.mark.parametrize(
     ("present", "step", "expected"),
     [

@@ -325,6 +325,42 @@ def test_a_true_row_of_an_honest_dealer_accuses_nobody(honest):
     assert blamed_for(network, "accused an honest dealer") == {(p, CHEAT) for p in HONEST}
 
 
+@pytest.mark.parametrize("moved", [-32, 32])
+def test_bytes_moved_between_the_public_parts_accuse_nobody(honest, moved):
+    """A peer shows its good row with the proof's first elements as a commitment, or vice versa."""
+    setup = Setup(PEERS, TOLERANCE)
+    network = setup.train(Wire(), rounds=ROUNDS, run=False)
+    network.run(done=lambda: network.participants[CHEAT].machine.slot.state.name == "AGREEING")
+    slot = network.participants[CHEAT].machine.slot
+    data = next(d for s, to, k, d in network.wire.sent if k == "Dealing" and s == 0 and to == CHEAT)
+    body = codec.decode(data).body
+    told = body.commitments + body.proof.astype("<i8").tobytes()
+    border = len(body.commitments) + moved
+    accusation = m.Misdealt(
+        dealer=0,
+        commitments=told[:border],
+        proof=F61.elements(np.frombuffer(told[border:], dtype="<i8") % F61.modulus),
+        statement=body.statement,
+        private=KEYS[CHEAT].unseal(body.sealed, slot.holdings.seal_context(0, CHEAT)),
+    )
+    network.carry(CHEAT, None, slot.circle.broadcast(slot.place, accusation))
+    network.run()
+    np.testing.assert_array_equal(same_models(network), honest)
+    assert network.blamed() == {CHEAT}
+    assert left_out(setup) == [False] * ROUNDS
+
+
+def test_a_dealer_that_signs_a_public_part_of_the_wrong_size_is_named_and_accuses_nobody():
+    def change(kind, slot, dealt):
+        longer = replace(dealt.public, commitments=dealt.public.commitments + bytes(32))
+        return replace(dealt, public=longer)
+
+    setup, network = with_dealer(change)
+    assert left_out(setup) == [True] * ROUNDS
+    assert network.blamed() == {CHEAT}
+    assert blamed_for(network, "wrong size") == {(p, CHEAT) for p in HONEST}
+
+
 def test_a_peer_with_another_model_is_named_and_stops_and_the_others_go_on():
     setup = Setup(PEERS, TOLERANCE)
     network = setup.train(Wire(), rounds=ROUNDS, run=False)

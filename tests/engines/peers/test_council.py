@@ -128,6 +128,130 @@ def test_a_removal_about_another_training_is_refused():
     assert not asked.removals
 
 
+EIGHT = Setup(8, Tolerance(colluders=1, dropouts=3))
+
+
+def large(me, store=None, **arguments):
+    made = Council(EIGHT.circle(me, m.NOTHING, range(8)), store or MemoryStore(), **arguments)
+    made.about(LOG)
+    return made
+
+
+def pass_it(councils, proposal, by=range(5)):
+    """Let these peers approve a removal, one after the other; return who says no."""
+    refusing = []
+    for me in by:
+        try:
+            if proposal.digest in councils[me].removals:
+                said = councils[me].approve(proposal.digest)
+            else:
+                said = councils[me].propose(proposal)
+        except PlanError:
+            refusing.append(me)
+        else:
+            deliver(said, councils, me)
+    return refusing
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        (removal((6, 7), reason="left"), removal((5, 6, 7), reason="left"), False),
+        (removal((6, 7), reason="left"), removal((7,), reason="malicious"), False),
+        (removal((6, 7), reason="left"), removal((5, 7), reason="malicious"), False),
+        (removal((6, 7), reason="left"), removal((5, 6, 7), reason="malicious"), True),
+        (removal((6, 7), reason="left"), removal((5, 6), reason="left"), True),
+        (removal((7,)), removal((5, 6), reason="left"), True),
+        (removal((6, 7)), removal((6, 7), method="retrain"), False),
+    ],
+)
+def test_removals_that_together_tell_a_peers_part_do_not_both_pass(first, second, both):
+    councils = {me: large(me) for me in range(8)}
+    assert not pass_it(councils, first)
+    assert pass_it(councils, second) == ([] if both else [0, 1, 2, 3, 4])
+    for each in councils.values():
+        assert [r.proposal for r in each.passed()] == [first, second][: 1 + both]
+
+
+def test_of_two_removals_proposed_together_only_the_first_to_be_approved_passes():
+    """Both are known before either has passed, and one peer approves both against the rule."""
+    councils = {me: large(me) for me in range(8)}
+    first, second = removal((6, 7), reason="left"), removal((5, 6, 7), reason="left")
+    deliver(councils[0].propose(first), councils, 0)
+    deliver(councils[1].propose(second), councils, 1)
+    with pytest.raises(PlanError, match="would reveal the updates of peer 5"):
+        councils[0].approve(second.digest)
+    for proposal in (first, second):
+        for voter in range(5):
+            circle = EIGHT.circle(voter, m.NOTHING, range(8))
+            place = circle.place(0, LOG, m.NOTHING, 0)
+            deliver(circle.broadcast(place, m.Approval(removal=proposal.digest)), councils, voter)
+    for me in (5, 6, 7):
+        assert [r.proposal for r in councils[me].passed()] == [first]
+        assert len(councils[me].removals[second.digest].approvals) == 5
+
+
+def test_a_third_removal_is_held_against_all_before_it():
+    councils = {me: large(me) for me in range(8)}
+    for pair in ((5, 6), (6, 7)):
+        assert not pass_it(councils, removal(pair, reason="left"))
+    with pytest.raises(PlanError, match="would reveal the updates of peer 5"):
+        councils[0].propose(removal((5, 7), reason="left"))
+
+
+@pytest.mark.parametrize(
+    ("proposal", "absent", "why"),
+    [
+        (removal((6, 7), reason="left"), (6,), "would reveal the updates of peer 7"),
+        (removal((6, 7), reason="left"), (6, 7), None),
+        (removal((6, 7), reason="malicious"), (6,), None),
+        (removal((6, 7), reason="left", method="accelerated-retrain"), (6,), None),
+        (removal((6, 7), reason="left", accept_differencing=True), (6,), None),
+        (removal((6, 7), reason="malicious"), (0, 1, 2, 3), "a single other"),
+        (removal((6, 7), accept_differencing=True), (0, 1, 2, 3), "a single other"),
+        (removal((6, 7), method="retrain"), (0, 1, 2, 3), None),
+    ],
+)
+def test_the_rule_holds_in_every_round_for_those_that_dealt_in_it(proposal, absent, why):
+    asked = Council(EIGHT.circle(0, m.NOTHING, range(8)), MemoryStore())
+    everybody = set(range(8))
+    asked.about(LOG, [everybody, everybody.difference(absent), everybody])
+    if why is None:
+        asked.propose(proposal)
+    else:
+        with pytest.raises(PlanError, match=why):
+            asked.propose(proposal)
+    first = Council(EIGHT.circle(0, m.NOTHING, range(8)), MemoryStore())
+    first.about(LOG, [everybody.difference(absent), everybody])
+    if proposal.method != "pdlrecover" and proposal.reason == "left":
+        with pytest.raises(PlanError, match="would reveal"):
+            first.propose(proposal)
+
+
+@pytest.mark.parametrize("removed", [(5, 5), (6, 5), (5, 6, 6)])
+def test_each_removed_peer_is_named_once(removed):
+    with pytest.raises(PlanError, match="once, in order"):
+        council(0).propose(removal(removed, reason="left"))
+
+
+def test_a_method_whose_noise_every_peer_would_draw_by_itself_is_refused():
+    with pytest.raises(PlanError, match="come to another model"):
+        council(0).propose(removal(method="fedrecovery-noise"))
+
+
+def test_what_has_passed_is_recalled_without_judging_it_again():
+    """Also where the federation's rule has become stricter since."""
+    store = MemoryStore()
+    councils = {me: large(me, store if me == 0 else None) for me in range(8)}
+    proposal = removal((6, 7), reason="left")
+    assert not pass_it(councils, proposal)
+    again = large(0, store, min_removed=3)
+    assert [r.proposal for r in again.passed()] == [proposal]
+    assert again.passed()[0].kept == (0, 1, 2, 3, 4, 5)
+    with pytest.raises(PlanError, match="at least 3 leavers"):
+        again.propose(removal((4, 5), reason="left"))
+
+
 def test_approvals_that_come_before_the_proposal_count_once_it_is_there():
     first, late = council(1), council(0)
     proposal = removal()

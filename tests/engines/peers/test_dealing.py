@@ -58,6 +58,20 @@ def test_the_same_seed_deals_the_same_again_and_another_one_otherwise(kind):
     assert not set(first.private) & set(other.private)
 
 
+def test_a_seed_that_is_used_again_by_mistake_gives_other_randomness():
+    """Rows of two dealings with the same randomness would differ by the shares of a difference."""
+    zeros = np.zeros(LENGTH, dtype=np.int64)
+    made = [
+        dealing.deal_vector(VECTOR, zeros, SLOT, SEED),
+        dealing.deal_vector(VECTOR, zeros, b"another step", SEED),
+        dealing.deal_vector(VECTOR, zeros + 1, SLOT, SEED),
+    ]
+    shares = [np.frombuffer(each.private[0][NONCE_BYTES:], dtype="<i8") for each in made]
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        difference = (shares[a] - shares[b]) % F61.modulus
+        assert len(set(difference[: VECTOR.blocks].tolist())) == VECTOR.blocks
+
+
 @pytest.mark.parametrize("kind", [VECTOR, MASKS])
 def test_any_change_of_a_row_the_proof_or_the_place_is_noticed(kind):
     made = dealt(kind)
@@ -91,6 +105,17 @@ def test_a_public_part_of_another_shape_is_refused():
         (b"", made.proof[:0]),
     ):
         assert not dealing.check_public(VECTOR, Public(commitments=commitments, proof=proof))
+
+
+def test_no_byte_can_move_between_the_public_parts():
+    made = dealt(VECTOR).public
+    told = made.commitments + made.proof.astype("<i8").tobytes()
+    moved = Public(
+        commitments=told[: len(made.commitments) + 32],
+        proof=np.frombuffer(told[len(made.commitments) + 32 :], dtype="<i8").astype(np.int64),
+    )
+    assert moved.digest(SLOT) != made.digest(SLOT)
+    assert not dealing.is_shaped(VECTOR, moved)
 
 
 def test_masks_of_the_right_degree_that_do_not_sum_to_zero_are_refused():

@@ -4,6 +4,7 @@ from wire import SETTINGS, TRAINING, Setup, same_models
 
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.effects import Note
+from pdlrecover.errors import PlanError
 
 ROUNDS = 14
 TOLERANCE = Tolerance(colluders=1, dropouts=2)
@@ -56,3 +57,39 @@ def recorded(tick, said):
         return effects
 
     return ticked
+
+
+class Absent:
+    """A store in whose training only some peers dealt in one round."""
+
+    def __init__(self, store, t, dealers):
+        self._store, self._round, self._dealers = store, t, dealers
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def dealers(self, run, step):
+        absent = run == TRAINING and step == self._round
+        return self._dealers if absent else self._store.dealers(run, step)
+
+
+def with_absences(t, dealers):
+    setup = Setup(6, TOLERANCE)
+    network = setup.train(rounds=ROUNDS)
+    setup.stores = [Absent(store, t, dealers) for store in setup.stores]
+    return setup, network
+
+
+def test_a_stored_sum_over_too_few_kept_peers_is_not_opened():
+    setup, network = with_absences(5, (0, 1, 2, 4))
+    with pytest.raises(PlanError, match="a single other"):
+        setup.recover(network, (1, 4), method="historical")
+
+
+def test_a_pair_over_too_few_peers_is_not_opened_and_its_rounds_are_exact():
+    setup, network = with_absences(2, (0, 1, 2, 4))
+    recovered = setup.recover(network, (1, 4))
+    assert np.isfinite(same_models(recovered)).all()
+    asked = recovered.participants[0].driver.ledger.record()
+    whole = setup.simulation(ROUNDS).recover((1, 4), reason="malicious", settings=SETTINGS)
+    assert asked["exact_rounds"] > whole.ledger.record()["exact_rounds"]

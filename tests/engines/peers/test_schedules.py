@@ -11,7 +11,7 @@ from wire import KEYS, TRAINING, Setup, Wire, same_models
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers.holdings import Holdings
-from pdlrecover.engines.peers.messages import NOTHING, Proposal
+from pdlrecover.engines.peers.messages import NOTHING, Proposal, SubSecret, Vote
 
 FEW = settings(
     max_examples=int(os.environ.get("PEER_EXAMPLES", "12")),
@@ -105,6 +105,103 @@ def test_what_a_peer_missed_counts_as_a_dropout_when_it_is_replayed():
     model = same_models(recovered)
     assert np.isfinite(model).all()
     assert not recovered.blames
+
+
+def test_what_is_remembered_of_a_step_is_kept_under_that_step():
+    """First votes come last, so that a peer's own final vote and the opening are one batch."""
+    setup = Setup(5, TOLERANCE)
+    assert setup.circle(4, TRAINING, range(5)).quorum == 3
+
+    def tamper(sender, recipient, data):
+        body = codec.decode(data).body
+        if recipient == 4 and isinstance(body, Vote) and not body.final:
+            wire.later(0.5, lambda: network.deliver(4, sender, data))
+            return []
+        spare = recipient == 4 and isinstance(body, Vote) and sender > 1
+        return [] if spare else [(sender, data)]
+
+    wire = Wire(tamper=tamper)
+    network = setup.train(wire, rounds=2, run=False)
+    kept, remember = [], setup.stores[4].remember
+
+    def told(name, value):
+        if name.startswith("step"):
+            kept.append((int.from_bytes(value[:8], "little"), value[8:40]))
+        remember(name, value)
+
+    setup.stores[4].remember = told
+    network.run()
+    same_models(network)
+    seeds = {}
+    for step, seed in kept:
+        seeds.setdefault(step, set()).add(seed)
+    assert all(len(found) == 1 for found in seeds.values())
+    assert [step for step, _ in kept].count(0) == 2  # the first vote, the final vote
+
+
+NEEDS_ALL = Tolerance(colluders=1, dropouts=1)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_peer_that_has_opened_a_step_says_its_words_in_it_again(killed):
+    """All of four kept peers are needed; what one sends the others in a step of dots is lost."""
+    setup = Setup(5, NEEDS_ALL)
+    assert setup.circle(0, TRAINING, range(4)).quorum == 4
+
+    def tamper(sender, recipient, data):
+        envelope = codec.decode(data)
+        if sender == 0 and isinstance(envelope.body, SubSecret) and envelope.header.step == lost[0]:
+            return []
+        return [(sender, data)]
+
+    trained = setup.train(rounds=8)
+    lost = [None]
+    wire = Wire(tamper=tamper)
+    network = setup.recover(trained, (4,), wire, run=False)
+    machine = network.participants[0].machine
+    network.run(
+        done=lambda: machine.slot and machine.slot.task.kind and machine.slot.task.kind.masks
+    )
+    lost[0] = machine.step
+    network.run(done=lambda: machine.step > lost[0], until=50)
+    assert machine.step == lost[0] + 1
+    assert all(network.participants[p].machine.step == lost[0] for p in (1, 2, 3))
+    if killed:
+        network.crash(0, setup.recoverer(0, trained.participants[0], (4,)))
+        network.start(0)
+    lost[0] = None
+    network.run(until=300)
+    same_models(network)
+    assert not network.blames
+
+
+def test_a_lock_comes_back_with_its_set_and_its_rows():
+    """Four lock on a set of four; everything stops; all five come back, but for one dealer."""
+    setup = Setup(5, TOLERANCE)
+
+    def tamper(sender, recipient, data):
+        body = codec.decode(data).body
+        final = isinstance(body, Vote) and body.final
+        return [] if final and not restarted else [(sender, data)]
+
+    restarted = []
+    wire = Wire(tamper=tamper, cut={4})
+    network = setup.train(wire, rounds=2, run=False)
+    four = [network.participants[p] for p in range(4)]
+    network.run(done=lambda: all(p.machine.slot.ballot.locked_view >= 0 for p in four), until=30)
+    locked = {p.machine.slot.ballot.locked for p in four}
+    assert len(locked) == 1
+    for peer in range(5):
+        network.crash(peer, setup.trainer(peer, 2))
+    restarted.append(True)
+    wire.queue.clear()
+    wire.cut = {3}
+    for peer in range(5):
+        network.start(peer)
+    network.run(done=lambda: all(network.participants[p].finished for p in (0, 1, 2)), until=500)
+    same_models(network, [0, 1, 2])
+    assert [held.dealer for held in setup.stores[0].log(TRAINING)[0].dealers] == [0, 1, 2, 3]
+    assert not network.blames
 
 
 def test_without_a_quorum_nothing_is_opened_and_it_goes_on_when_peers_return():

@@ -11,13 +11,16 @@ is the one-shot core of Tendermint (Buchman, Kwon, Milosevic 2018), with the set
 - Who sees a quorum of first votes in its view locks on the set and gives its *final vote*.
 - A quorum of final votes of one view settles the set.
 - A quorum is more than (m + e)/2 peers, and enough to open: two quorums share an honest peer. A
-  vote is remembered durably before it is sent.
+  vote is remembered durably before it is sent, and a lock with the set that it is on.
+- For a set that a quorum has voted for before, holding it is enough, even if one of its dealers
+  was proven to cheat since: others may be locked on it, or have settled it.
 """
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pdlrecover.engines.peers.messages import Held, Proposal, Vote
 
@@ -64,6 +67,11 @@ class Ballot:
         """Whether this peer leads the view and has not proposed in it."""
         return self.leader(self.view) == self.me and self.view not in self._proposals
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether this peer knows a set that got a quorum, and can propose nothing else."""
+        return self._valid is not None
+
     def propose(self, dealers: Sequence[Held]) -> Proposal:
         """Return this peer's proposal: the set that got a quorum before, if any, or this one."""
         since, chosen = -1, tuple(dealers)
@@ -93,8 +101,15 @@ class Ballot:
         """Give up on this view's leader."""
         self.view += 1
 
-    def act(self, acceptable: Callable[[Proposal], bool]) -> list[Vote]:
-        """Apply the rules; return the votes that this peer gives now."""
+    def act(
+        self,
+        acceptable: Callable[[Proposal], bool],
+        held: Callable[[Proposal], bool] | None = None,
+    ) -> list[Vote]:
+        """Apply the rules; return the votes that this peer gives now.
+
+        `held` says whether this peer holds a set: enough where an earlier quorum is shown.
+        """
         given: list[Vote] = []
         proposal = self._proposals.get(self.view)
         if proposal and not self._has_cast(final=False):
@@ -102,7 +117,9 @@ class Ballot:
             shown = self.locked_view <= proposal.since < self.view and self._count(
                 proposal.since, False, proposal.choice
             )
-            if (free or shown) and acceptable(proposal):
+            backed = shown or (self.locked_view >= 0 and free)
+            fits = held if held and backed else acceptable
+            if (free or shown) and fits(proposal):
                 given.append(self._give(False, proposal.choice))
         if proposal and self._count(self.view, False, proposal.choice):
             self._valid = proposal
@@ -118,7 +135,11 @@ class Ballot:
         """Return what must survive a crash."""
         lock = [self.locked_view, self.locked.hex()]
         cast = [[vote.view, vote.final, vote.choice.hex()] for vote in self.cast]
-        return json.dumps({"view": self.view, "lock": lock, "cast": cast}).encode()
+        told: dict[str, Any] = {"view": self.view, "lock": lock, "cast": cast, "valid": None}
+        if self._valid is not None:
+            dealers = [[held.dealer, held.digest.hex()] for held in self._valid.dealers]
+            told["valid"] = [self._valid.view, self._valid.since, dealers]
+        return json.dumps(told).encode()
 
     def restore(self, saved: bytes) -> None:
         """Go on after a crash, in the next view: nothing is said twice in different words."""
@@ -129,6 +150,11 @@ class Ballot:
             vote = Vote(view=view, final=final, choice=bytes.fromhex(choice))
             self.cast.append(vote)
             self._votes[view, final][self.me] = vote.choice
+        if told["valid"]:
+            view, since, dealers = told["valid"]
+            chosen = tuple(Held(dealer=d, digest=bytes.fromhex(digest)) for d, digest in dealers)
+            self._valid = Proposal(view=view, since=since, dealers=chosen)
+            self._proposals[view] = self._valid
 
     def _give(self, final: bool, choice: bytes) -> Vote:
         vote = Vote(view=self.view, final=final, choice=choice)

@@ -7,12 +7,21 @@ Rules:
 - It passes with the signed approvals of more than half of all peers, and of more than may collude
   or lie; those to be removed have no vote. Nobody can expel a peer alone.
 - A removal that the rule refuses (see `recovery.removal`) does not count, whoever approves it, and
-  a peer that is asked to approve it says why it does not.
+  a peer that is asked to approve it says why it does not. The rule is applied when a removal is
+  learnt, when it is approved here, and again when it has enough approvals: always to all removals
+  that have passed, and to those that this peer has approved. What has passed here stays passed.
+- The rule holds in every training round that the recovery opens a stored sum of, for those that
+  dealt in it. Methods that do not replay the history open one of the first round only.
+- Every removal starts from the training. It is no expulsion: who was removed before is a peer like
+  the others in the next removal, with a vote, and is kept unless it is named again.
+- A kept set is recovered once, unless differencing is accepted: a second recovery would ask the
+  same peers for the same updates, and perhaps open them in another sum.
 - Every peer says its own approvals again from time to time, with the proposal, so that who was
   away hears of it. It also says that it is here, so that silence means something.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pdlrecover.engines.peers import codec
@@ -31,10 +40,14 @@ from pdlrecover.engines.peers.messages import (
 )
 from pdlrecover.errors import CodecError, PlanError
 from pdlrecover.recovery import methods
-from pdlrecover.recovery.removal import check_company, check_removal
+from pdlrecover.recovery.removal import check_company, check_differences, check_removal
 
 MAX_REMOVALS = 64
 """So many different proposals of one peer are looked at."""
+FRESH = frozenset({"retrain", "retrain-k", "fine-tune-k", "accelerated-retrain"})
+"""Methods that ask for fresh updates only."""
+NOISY = frozenset({"fedrecovery-noise"})
+"""Methods that draw random numbers of their own: every peer would come to another model."""
 _MEMORY = "removals"
 
 
@@ -57,16 +70,23 @@ class Council:
         Fewer honest leavers than `min_removed` are refused, unless differencing is accepted.
         """
         self._circle, self._store, self._min_removed = circle, store, min_removed
-        self._after = NOTHING
+        self._after, self._rounds = NOTHING, [frozenset(circle.peers)]
         self.removals: dict[bytes, Removal] = {}
+        self._passed: list[bytes] = []
+        """The removals that have passed, in that order."""
         self._early: dict[bytes, dict[int, bytes]] = {}
         self._by: dict[int, set[bytes]] = {}
 
-    def about(self, log: bytes) -> None:
-        """Set the finished training log that removals are about, and recall what was decided."""
+    def about(self, log: bytes, rounds: Iterable[Iterable[int]] = ()) -> None:
+        """Set the finished training log that removals are about, and recall what was decided.
+
+        `rounds` says who dealt in each of its rounds.
+        """
         self._after = log
+        self._rounds = [frozenset(dealers) for dealers in rounds] or self._rounds
         saved = self._store.recall(_MEMORY)
-        for item in json.loads(saved) if saved else []:
+        told = json.loads(saved) if saved else {"removals": [], "passed": []}
+        for item in told["removals"]:
             proposal = RemovalProposal(
                 removed=tuple(item["removed"]),
                 reason=item["reason"],
@@ -74,9 +94,16 @@ class Council:
                 accept_differencing=item["accept_differencing"],
                 after=bytes.fromhex(item["after"]),
             )
-            removal = self._learn(proposal)
-            for peer, data in item["approvals"].items():
-                removal.approvals[int(peer)] = bytes.fromhex(data)
+            if proposal.after != log:
+                continue
+            everybody = range(self._circle.scheme.quorums.peers)
+            self.removals[proposal.digest] = Removal(
+                proposal=proposal,
+                kept=tuple(peer for peer in everybody if peer not in proposal.removed),
+                approvals={int(p): bytes.fromhex(data) for p, data in item["approvals"].items()},
+            )
+        passed = [bytes.fromhex(digest) for digest in told["passed"]]
+        self._passed = [digest for digest in passed if digest in self.removals]
 
     @property
     def needed(self) -> int:
@@ -84,13 +111,15 @@ class Council:
         return max(len(self._circle.peers) // 2 + 1, self._circle.trusted)
 
     def passed(self) -> list[Removal]:
-        """Return the removals that have enough approvals."""
-        return [r for r in self.removals.values() if len(r.approvals) >= self.needed]
+        """Return the removals that have enough approvals, and that no earlier one excludes."""
+        return [self.removals[digest] for digest in self._passed]
 
     def propose(self, proposal: RemovalProposal) -> list[Send | Blame | Note]:
         """Propose a removal, and approve it; raise if the rule refuses it."""
         if proposal.after != self._after or self._after == NOTHING:
             raise PlanError("there is nothing to recover yet: the training has not ended here")
+        if proposal.digest not in self.removals:
+            self._judge(proposal, mine=True)
         removal = self._learn(proposal)
         if self._circle.me in proposal.removed:
             return [*self._circle.broadcast(self._place(), proposal)]
@@ -103,6 +132,8 @@ class Council:
         removal = self.removals[digest]
         if self._circle.me not in removal.kept:
             raise PlanError("a peer that is to be removed has no vote on it")
+        if self._circle.me not in removal.approvals:
+            self._judge(removal.proposal, mine=True)
         return self._approve(removal)
 
     def receive(self, data: bytes, source: int) -> list[Send | Blame | Note]:
@@ -176,48 +207,102 @@ class Council:
         """Take a removal into account; raise if the rule refuses it."""
         if proposal.digest in self.removals:
             return self.removals[proposal.digest]
+        removal = Removal(proposal=proposal, kept=self._judge(proposal))
+        self.removals[proposal.digest] = removal
+        for peer, data in self._early.pop(proposal.digest, {}).items():
+            self._count(removal, peer, data)
+        return removal
+
+    def _judge(self, proposal: RemovalProposal, *, mine: bool = False) -> tuple[int, ...]:
+        """Return who is kept; raise if the rule refuses this removal after those that have passed.
+
+        With `mine`, after those as well that this peer has approved.
+        """
         if proposal.after != self._after:
             raise PlanError("this removal is about another training than this peer's")
+        removed = proposal.removed
+        if list(removed) != sorted(set(removed)):
+            raise PlanError(f"a removal names each peer once, in order, got {list(removed)[:20]}")
         methods.check(proposal.method, clear=False)
+        if methods.parse(proposal.method)[0] in NOISY:
+            raise PlanError(
+                f"{proposal.method} adds random noise, and every peer would draw its own and come "
+                "to another model; choose another method"
+            )
         quorums = self._circle.scheme.quorums
         kept = check_removal(
-            proposal.removed,
+            removed,
             peers=quorums.peers,
             tolerance=quorums.tolerance,
             reason=proposal.reason,
             accept_differencing=proposal.accept_differencing,
-            earlier=[
-                frozenset(other.kept)
-                for other in self.removals.values()
-                if len(other.approvals) >= self.needed
-            ],
         )
-        check_company(len(kept), quorums.tolerance)
-        leaves = proposal.reason == "left" and not proposal.accept_differencing
-        if leaves and len(proposal.removed) < self._min_removed:
+        for present in set(self._opened_again(proposal)):
+            check_company(len(present.intersection(kept)), quorums.tolerance)
+        if not removed or len(kept) < self.needed:
+            raise PlanError(
+                f"a removal names at least one peer and leaves {self.needed} to approve it, got "
+                f"{len(removed)} to remove and {len(kept)} to keep"
+            )
+        if not proposal.accept_differencing:
+            self._check_differencing(proposal, frozenset(kept), mine)
+        return tuple(kept)
+
+    def _check_differencing(
+        self, proposal: RemovalProposal, kept: frozenset[int], mine: bool
+    ) -> None:
+        """Raise if the sums of this recovery and of others would tell a single peer's part."""
+        if proposal.reason == "left" and len(proposal.removed) < self._min_removed:
             raise PlanError(
                 f"the federation removes at least {self._min_removed} leavers at once "
                 f"(recovery.min_removed), got {len(proposal.removed)}; wait for others, or accept "
                 "that their sum is revealed (--accept-differencing)"
             )
-        if not proposal.removed or len(kept) < self.needed:
+        others = [
+            other
+            for digest, other in self.removals.items()
+            if digest != proposal.digest
+            and (digest in self._passed or (mine and self._circle.me in other.approvals))
+        ]
+        if any(frozenset(other.kept) == kept for other in others):
             raise PlanError(
-                f"a removal names at least one peer and leaves {self.needed} to approve it, got "
-                f"{len(proposal.removed)} to remove and {len(kept)} to keep"
+                "the same peers have been removed before; to recover again by another method, "
+                "accept that the two recoveries can be compared (--accept-differencing)"
             )
-        removal = Removal(proposal=proposal, kept=tuple(kept))
-        self.removals[proposal.digest] = removal
-        for peer, data in self._early.pop(proposal.digest, {}).items():
-            self._count(removal, peer, data)
-        return removal
+        check_differences(
+            kept,
+            earlier=[frozenset(other.kept) for other in others],
+            rounds=self._opened_again(proposal),
+            malicious=_malicious(other.proposal for other in others),
+            now_malicious=_malicious([proposal]),
+        )
+
+    def _opened_again(self, proposal: RemovalProposal) -> list[frozenset[int]]:
+        """Return who dealt in those rounds of the training that this recovery may open sums of."""
+        fresh = methods.parse(proposal.method)[0] in FRESH
+        return self._rounds[:1] if fresh else self._rounds
+
+    def _pass(self, removal: Removal) -> list[Note]:
+        """Let a removal pass that has enough approvals, if the rule still allows it."""
+        digest = removal.proposal.digest
+        if digest in self._passed or len(removal.approvals) < self.needed:
+            return []
+        try:
+            self._judge(removal.proposal)
+        except PlanError as error:
+            facts: dict[str, object] = {"removal": digest.hex()[:16]}
+            return [Note(text=f"an approved removal is refused here: {error}", facts=facts)]
+        self._passed.append(digest)
+        return []
 
     def _approve(self, removal: Removal) -> list[Send | Blame | Note]:
         body = Approval(removal=removal.proposal.digest)
         proposed = self._circle.broadcast(self._place(), removal.proposal)
         approved = self._circle.broadcast(self._place(), body)
         removal.approvals[self._circle.me] = approved[0].data
+        notes = self._pass(removal)
         self._save()
-        return [*proposed, *approved]
+        return [*proposed, *approved, *notes]
 
     def _count(self, removal: Removal, peer: int, data: bytes) -> list[Send | Blame | Note]:
         if peer not in removal.kept:
@@ -225,9 +310,10 @@ class Council:
         if peer in removal.approvals:
             return []
         removal.approvals[peer] = data
+        notes = self._pass(removal)
         self._save()
         facts: dict[str, object] = {"approvals": len(removal.approvals), "needed": self.needed}
-        return [Note(text=f"peer {peer} approves a removal", facts=facts)]
+        return [Note(text=f"peer {peer} approves a removal", facts=facts), *notes]
 
     def _save(self) -> None:
         told = [
@@ -241,7 +327,14 @@ class Council:
             }
             for removal in self.removals.values()
         ]
-        self._store.remember(_MEMORY, json.dumps(told).encode())
+        passed = [digest.hex() for digest in self._passed]
+        saved = json.dumps({"removals": told, "passed": passed})
+        self._store.remember(_MEMORY, saved.encode())
 
     def _place(self) -> Header:
         return self._circle.place(0, self._after, NOTHING, 0)
+
+
+def _malicious(proposals: Iterable[RemovalProposal]) -> frozenset[int]:
+    """Return whom these removals declare malicious."""
+    return frozenset(p for each in proposals if each.reason == "malicious" for p in each.removed)

@@ -61,9 +61,10 @@ class Public:
     """The CHECKS polynomials' values, one after the other."""
 
     def digest(self, slot: bytes) -> bytes:
-        """Return what the dealer's statement is about."""
-        told = hashlib.sha256(b"pdlrecover public part" + slot + self.commitments)
-        told.update(self.proof.astype("<i8").tobytes())
+        """Return what the dealer's statement is about: no byte can move between its parts."""
+        told = hashlib.sha256(b"pdlrecover public part")
+        for part in (slot, self.commitments, self.proof.astype("<i8").tobytes()):
+            told.update(len(part).to_bytes(8, "little") + part)
         return told.digest()
 
 
@@ -89,7 +90,7 @@ def statement(slot: bytes, digest: bytes) -> bytes:
 
 def deal_vector(kind: Kind, elements: Elements, slot: bytes, seed: bytes) -> Dealt:
     """Deal a vector of elements; all randomness comes from the secret seed."""
-    source = Seeded(seed.hex())
+    source = _source(seed, slot, elements)
     rows = kind.scheme.share(elements, source).values
     width = kind.scheme.quorums.packing * CHECKS
     random = kind.scheme.share(source.elements(width), source).values
@@ -98,7 +99,7 @@ def deal_vector(kind: Kind, elements: Elements, slot: bytes, seed: bytes) -> Dea
 
 def deal_masks(kind: Kind, slot: bytes, seed: bytes) -> Dealt:
     """Deal zero masks, one for each block; all randomness comes from the secret seed."""
-    source = Seeded(seed.hex())
+    source = _source(seed, slot)
     all_masks = zero_masks(kind.scheme, kind.blocks + CHECKS, degree=kind.degree, source=source)
     rows, random = all_masks.values[:, : kind.blocks], all_masks.values[:, kind.blocks :]
     return _dealt(kind, rows, random, slot, source)
@@ -107,6 +108,15 @@ def deal_masks(kind: Kind, slot: bytes, seed: bytes) -> Dealt:
 def new_seed() -> bytes:
     """Return a secret seed from the operating system, for one dealing."""
     return os.urandom(32)
+
+
+def _source(seed: bytes, slot: bytes, elements: Elements | None = None) -> Source:
+    """Return the randomness of one dealing: another slot or vector never gets the same again."""
+    told = hashlib.sha256(b"pdlrecover dealing randomness" + seed)
+    dealt = b"" if elements is None else elements.astype("<i8").tobytes()
+    for part in (slot, dealt):
+        told.update(len(part).to_bytes(8, "little") + part)
+    return Seeded(told.hexdigest())
 
 
 def _dealt(kind: Kind, rows: Elements, random: Elements, slot: bytes, source: Source) -> Dealt:
@@ -124,10 +134,15 @@ def _dealt(kind: Kind, rows: Elements, random: Elements, slot: bytes, source: So
     return Dealt(public=Public(commitments=commitments, proof=values.ravel()), private=private)
 
 
+def is_shaped(kind: Kind, public: Public) -> bool:
+    """Say whether a public part has a commitment for each peer, and a proof of the right length."""
+    commitments, proof = 32 * kind.scheme.quorums.peers, CHECKS * (kind.degree + 1)
+    return len(public.commitments) == commitments and len(public.proof) == proof
+
+
 def check_public(kind: Kind, public: Public) -> bool:
     """Say whether a public part is well formed; of zero masks, whether they sum to zero."""
-    peers = kind.scheme.quorums.peers
-    if len(public.commitments) != 32 * peers or len(public.proof) != CHECKS * (kind.degree + 1):
+    if not is_shaped(kind, public):
         return False
     if not kind.masks:
         return True

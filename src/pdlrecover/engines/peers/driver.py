@@ -6,8 +6,9 @@ Rules:
   gets, and those are the public log; so all peers go through the same requests, and a peer that
   was away is where the others are once it has fed its method the entries it missed.
 - Each peer computes its own update alone, and nobody else's.
-- A stored sum is over those kept peers that dealt in that round. A pair is over those that dealt
-  in both of its rounds.
+- A stored sum is over those kept peers that dealt in that round, at least c + 2 of them, or the
+  run ends. A pair is over those that dealt in both of its rounds; of fewer than c + 2 it is as if
+  it were zero: nothing of it is opened, and rounds that would need it are exact ones.
 - A peer that lacks a share that a step needs does not answer in it.
 """
 
@@ -26,6 +27,7 @@ from pdlrecover.engines.peers.tasks import FreshSum, MaskedDots, StoredSum
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import PlanError
 from pdlrecover.field import F61, Elements, FixedPoint
+from pdlrecover.recovery.removal import check_company
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
@@ -111,13 +113,16 @@ class Driver:
                 self.model = end.value
                 return None
             self.ledger.enter(request)
-            if not isinstance(request, Stepped):
+            if isinstance(request, Stepped):
+                self.round = request.round + 1
+                answer = None
+                if self._observer:
+                    self._observer(request)
+            elif isinstance(request, Dots) and not any(map(self._has_company, request.pairs)):
+                answer = np.zeros((len(request.vectors), len(request.pairs)))
+            else:
                 self._step += 1
                 return self._task(request)
-            self.round = request.round + 1
-            answer = None
-            if self._observer:
-                self._observer(request)
 
     def _task(self, request: Request) -> Task:
         self._asked_round = self.at = None
@@ -126,6 +131,7 @@ class Driver:
             case Update():
                 return self._update(request)
             case Past(rounds=rounds):
+                self._check_stored(rounds)
                 return self._stored(rounds, "past", set(self.circle.peers))
             case Removed(rounds=rounds):
                 everybody = set(range(self.circle.scheme.quorums.peers))
@@ -161,6 +167,9 @@ class Driver:
         )
 
     def _direction(self, request: Direction) -> Task:
+        self._check_stored(request.rounds)
+        for b in request.pairs:
+            check_company(len(self._both(b)), self.circle.scheme.quorums.tolerance)
         coefficients = encoding.encode_direction(self._code, request)
         kept, scale = set(self.circle.peers), self._code.scale**2
         self._decode = lambda opened: encoding.decode_sum(self._code, opened, scale)
@@ -175,19 +184,25 @@ class Driver:
 
     def _dots(self, request: Dots) -> Task:
         encoded, scales = encoding.encode_vectors(self._code, request.vectors)
-        shape = len(encoded), len(request.pairs)
-        self._decode = lambda opened: encoding.decode_dots(
-            self._code, opened.reshape(shape), scales
-        )
+        places = [i for i, b in enumerate(request.pairs) if self._has_company(b)]
+        pairs = tuple(request.pairs[i] for i in places)
+
+        def decode(opened: encoding.Integers) -> np.ndarray:
+            products = np.zeros((len(encoded), len(request.pairs)))
+            shaped = opened.reshape(len(encoded), len(pairs))
+            products[:, places] = encoding.decode_dots(self._code, shaped, scales)
+            return products
+
+        self._decode = decode
         return MaskedDots(
             scheme=self.circle.scheme,
             me=self.circle.me,
             round=self.round,
-            asked=_digest("dots", request.pairs, encoded),
+            asked=_digest("dots", pairs, encoded),
             least_dealers=self.circle.scheme.quorums.tolerance.colluders + 1,
             vectors=encoded,
-            pairs=lambda: self._pair_shares(request.pairs),
-            count=len(request.pairs),
+            pairs=lambda: self._pair_shares(pairs),
+            count=len(pairs),
         )
 
     def _opening(self, asked: bytes, share: Callable[[], Elements | None]) -> Task:
@@ -220,10 +235,24 @@ class Driver:
             raise PlanError(f"none of the peers that this asks for dealt in round {t}")
         return self._store.shares(self._history or self.circle.run, t, dealers)
 
-    def _pair(self, b: int) -> Elements | None:
-        """Return this peer's share of the pair of round b: fresh minus stored."""
+    def _check_stored(self, rounds: Sequence[int]) -> None:
+        """Check that the kept peers' stored sums of these rounds hide each of them."""
+        for t in rounds:
+            company = len(self._dealers(t) & set(self.circle.peers))
+            check_company(company, self.circle.scheme.quorums.tolerance)
+
+    def _both(self, b: int) -> set[int]:
+        """Return who dealt in both rounds of the pair of round b."""
         if b not in self._fresh:
             raise PlanError(f"there is no pair of round {b}: ask for its update first")
+        return self._dealers(b) & self._fresh[b][1] & set(self.circle.peers)
+
+    def _has_company(self, b: int) -> bool:
+        """Say whether the pair of round b is over enough peers to hide each of them."""
+        return len(self._both(b)) >= self.circle.scheme.quorums.tolerance.colluders + 2
+
+    def _pair(self, b: int) -> Elements | None:
+        """Return this peer's share of the pair of round b: fresh minus stored."""
         if b not in self._pairs:
             self._pairs[b] = self._read_pair(b)
             while len(self._pairs) > MAX_BUFFER:
@@ -231,8 +260,7 @@ class Driver:
         return self._pairs[b]
 
     def _read_pair(self, b: int) -> Elements | None:
-        step, dealers = self._fresh[b]
-        both = dealers & self._dealers(b) & set(self.circle.peers)
+        both, step = self._both(b), self._fresh[b][0]
         fresh = self._store.shares(self.circle.run, step, sorted(both))
         stored = self._stored_share(b, set(both))
         return None if fresh is None or stored is None else F61.subtract(fresh, stored)

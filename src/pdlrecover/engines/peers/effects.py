@@ -37,9 +37,12 @@ class Compute:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Remember:
-    """Keep these bytes, durably, before anything that follows is sent."""
+    """Keep these bytes about a step, durably, before anything that follows is sent."""
 
+    step: int
     value: bytes
+    part: str = "step"
+    """Of what: `step` is what the peer promised in it, `rows` are the dealings that it holds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

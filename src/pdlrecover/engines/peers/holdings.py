@@ -7,11 +7,17 @@ Rules:
 - A dealer that provably cheated is left out of the step: with two signed public parts, or with a
   row that does not fit its own commitments. The proof is passed on, so all honest peers leave it
   out.
-- What cannot be proven (a share that does not unseal) makes the dealing not held, no more.
+- What is held is kept on disk before this peer votes for it: it can be opened after a crash. A
+  receipt counts until the next one of the same peer: who was restarted may hold less.
+- What cannot be proven (a share that does not unseal), or would be an accusation of the wrong size
+  (a public part that is), makes the dealing not held, no more.
 """
 
+import struct
 from collections import Counter
 from collections.abc import Iterable
+
+import numpy as np
 
 from pdlrecover.engines.peers import dealing
 from pdlrecover.engines.peers.circle import Circle, Task
@@ -27,6 +33,8 @@ from pdlrecover.engines.peers.messages import (
     Receipt,
 )
 from pdlrecover.field import Elements
+
+_ROW = struct.Struct("<H32s64sI")
 
 
 class Holdings:
@@ -57,6 +65,11 @@ class Holdings:
         awaited = self.expected if enough else self._circle.peers
         return all(peer in self._rows or peer in self._cheats for peer in awaited)
 
+    @property
+    def count(self) -> int:
+        """How many dealings are held."""
+        return len(self._held)
+
     def hold_own(self, dealt: Dealt) -> None:
         """Hold what this peer itself has dealt."""
         me, kind = self._circle.me, self._task.kind
@@ -66,7 +79,31 @@ class Holdings:
         digest = dealt.public.digest(slot)
         self.own_statement = self._circle.crypto.sign(dealing.statement(slot, digest))
         held = Held(dealer=me, digest=digest)
-        self._hold(held, self.own_statement, dealing.own_row(kind, dealt, me))
+        if self._held.setdefault(me, held) == held:
+            self._hold(held, self.own_statement, dealing.own_row(kind, dealt, me))
+
+    def holds_own(self, dealt: Dealt) -> bool:
+        """Say whether this is what this peer has dealt before, if it has."""
+        digest = dealt.public.digest(dealing.slot_of(self._place, self._circle.me))
+        return self._held[self._circle.me].digest == digest
+
+    def saved(self) -> bytes:
+        """Return the dealings that are held, as bytes."""
+        parts = []
+        for dealer, held in sorted(self._held.items()):
+            row = self._rows[dealer].astype("<i8").tobytes()
+            parts += [_ROW.pack(dealer, held.digest, self._statements[dealer], len(row)), row]
+        return b"".join(parts)
+
+    def restore(self, saved: bytes) -> None:
+        """Hold what was saved."""
+        place = 0
+        while place < len(saved):
+            dealer, digest, statement, size = _ROW.unpack_from(saved, place)
+            place += _ROW.size
+            row = np.frombuffer(saved[place : place + size], dtype="<i8").astype(np.int64)
+            place += size
+            self._hold(Held(dealer=dealer, digest=digest), statement, row)
 
     def seal_context(self, dealer: int, recipient: int) -> bytes:
         """Return what a sealed share is bound to."""
@@ -84,6 +121,8 @@ class Holdings:
         signed = dealing.statement(slot, digest)
         if not self._circle.crypto.verify(dealer, signed, body.statement):
             return [Blame(peer=dealer, what="dealt without a valid statement")]
+        if not dealing.is_shaped(kind, public):
+            return [Blame(peer=dealer, what="dealt with a public part of the wrong size")]
         conflict = self._compare(dealer, digest, body.statement)
         if conflict or dealer in self._held or dealer in self._cheats:
             return conflict
@@ -112,8 +151,10 @@ class Holdings:
         slot = dealing.slot_of(self._place, dealer)
         public = Public(commitments=body.commitments, proof=body.proof)
         signed = dealing.statement(slot, public.digest(slot))
-        fits = self._circle.crypto.verify(dealer, signed, body.statement) and dealing.committed(
-            public, accuser, body.private
+        fits = (
+            dealing.is_shaped(kind, public)
+            and self._circle.crypto.verify(dealer, signed, body.statement)
+            and dealing.committed(public, accuser, body.private)
         )
         if not fits:
             return [Blame(peer=accuser, what="accused a dealer without proof")]
@@ -132,9 +173,7 @@ class Holdings:
         distinct = dealers == sorted(set(dealers)) and set(dealers) <= set(self._circle.peers)
         if len(body.held) != len(body.statements) or not distinct:
             return [Blame(peer=sender, what="sent a malformed receipt")]
-        told = self._receipts.get(sender, frozenset()) | set(body.held)
-        if len(told) <= 2 * len(self._circle.peers):
-            self._receipts[sender] = told
+        self._receipts[sender] = frozenset(body.held)
         effects: list[Effect] = []
         for held, statement in zip(body.held, body.statements, strict=True):
             effects += self._compare(held.dealer, held.digest, statement)
@@ -176,10 +215,14 @@ class Holdings:
     def accepts(self, proposal: Proposal) -> bool:
         """Say whether this peer holds all of a proposed set, and the set is large enough."""
         dealers = [held.dealer for held in proposal.dealers]
+        return not self._cheats.intersection(dealers) and self.holds(proposal)
+
+    def holds(self, proposal: Proposal) -> bool:
+        """Say the same of a set that a quorum voted for, whoever was proven to cheat since."""
+        dealers = [held.dealer for held in proposal.dealers]
         return (
             dealers == sorted(set(dealers))
             and len(dealers) >= self._task.least_dealers
-            and not self._cheats.intersection(dealers)
             and all(self._held.get(held.dealer) == held for held in proposal.dealers)
         )
 

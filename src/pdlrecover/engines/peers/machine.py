@@ -5,6 +5,8 @@ Rules:
 - Steps follow each other; each is a `Slot`. What was opened in them is the log, and its digest is
   in every message. A message of a past step is answered with this peer's position, one of a coming
   step waits, within limits.
+- A peer that asks for this one's position in the step before may lack what this one said in it:
+  it is told once more (see `said`), a few times a minute at most.
 - A message counts if its sender takes part, is who the transport says it is, signed it, and means
   this federation, this run, and this peer or everybody. What comes too late to tell anything is not
   read further than its header.
@@ -35,6 +37,7 @@ from pdlrecover.engines.peers.messages import (
     Header,
     Position,
 )
+from pdlrecover.engines.peers.said import Said
 from pdlrecover.engines.peers.slot import Slot
 from pdlrecover.engines.peers.states import TAKES, State
 from pdlrecover.errors import CodecError, MessageError
@@ -62,6 +65,9 @@ class Machine:
         self.step, self.log = 0, NOTHING
         self.slot: Slot | None = None
         self.halted = False
+        self.said: Said | None = None
+        """What this peer said in the step before."""
+        self._told_again: dict[int, float] = {}
         self._present = circle.peers
         """Who dealt in the last step in which anything was dealt: the same at every peer."""
         self._later: dict[int, dict[int, list[Envelope]]] = defaultdict(lambda: defaultdict(list))
@@ -93,10 +99,13 @@ class Machine:
         """Take a step from the store: it was opened before this process started."""
         self._count(entry)
 
-    def begin(self, task: Task, now: float, memory: bytes | None = None) -> list[Effect]:
-        """Start the next step; `memory` is what was remembered of it before a crash."""
+    def begin(
+        self, task: Task, now: float, memory: bytes | None = None, rows: bytes | None = None
+    ) -> list[Effect]:
+        """Start the next step; `memory` and `rows` were remembered of it before a crash."""
         place = self.circle.place(self.step, self.log, task.asked, task.round)
-        self.slot = Slot(self.circle, task, place, self._present, now, memory)
+        before = self.said.kept if self.said else None
+        self.slot = Slot(self.circle, task, place, self._present, now, memory, rows, before)
         self._differing, self._overtaken_at, self._fetched = {}, None, []
         self._misfits, self._patience = set(), 1
         self._attested = {step: log for step, log in self._attested.items() if step > self.step}
@@ -153,6 +162,8 @@ class Machine:
                 effects = self._hear_answers(sender, body, now)
             case Position(reply=reply):
                 effects = [self._tell_position(sender)] if reply else []
+                if reply and header.step == self.step - 1:
+                    effects += self._say_again(sender, header.log, now)
             case _ if header.step < self.step:
                 effects = self._late(header)
             case _ if header.step > self.step or self.slot is None:
@@ -334,10 +345,21 @@ class Machine:
         )
         return [Halt(why=why)]
 
+    def _say_again(self, to: int, log: bytes, now: float) -> list[Effect]:
+        """Tell a peer that is a step behind what this one said in that step."""
+        pause = self.circle.deadlines.resend / 2
+        if self.said is None or log != self.said.place.log:
+            return []
+        if now < self._told_again.get(to, -pause) + pause:
+            return []
+        self._told_again[to] = now
+        return [*self.said.again(self.circle, to)]
+
     def _settled(self, effects: list[Effect]) -> list[Effect]:
         """Count the steps that these effects finish."""
         for effect in effects:
             if isinstance(effect, Opened):
+                self.said = self.slot.said() if self.slot else None
                 self._count(effect.entry)
                 self.slot, self._overtaken_at = None, None
         for step in [step for step in self._later if step < self.step]:

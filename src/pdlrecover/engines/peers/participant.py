@@ -24,6 +24,7 @@ from pdlrecover.engines.peers.effects import (
 )
 from pdlrecover.engines.peers.machine import ANSWER_BYTES, Machine
 from pdlrecover.engines.peers.messages import Entry
+from pdlrecover.engines.peers.said import Promise, recalled
 
 Outcome = Send | Compute | Blame | Note | Halt
 
@@ -46,14 +47,15 @@ class Participant:
         """Go through what the store has, and begin the first step that it has not."""
         self.started = True
         self.task = self.driver.start()
-        for entry in self._store.log(self._run):
+        log = self._store.log(self._run)
+        for step, entry in enumerate(log):
+            if step == len(log) - 1:
+                self._recall_said(entry)
             self.machine.replay(entry)
             self.task = self.driver.answer(entry)
         self._keep_model()
-        memory = self._store.recall(self._name)
-        if not memory or int.from_bytes(memory[:8], "little") != self.machine.step:
-            memory = bytes(8)
-        return self._begin(now, memory[8:] or None)
+        step = self.machine.step
+        return self._begin(now, self._recall("step", step), self._recall("rows", step))
 
     def contribute(self, step: int, dealt: Dealt, now: float) -> list[Outcome]:
         """Take what a `Compute` came to."""
@@ -67,24 +69,43 @@ class Participant:
         """Do what is due by the clock."""
         return self._carry_out(self.machine.tick(now), now)
 
-    @property
-    def _name(self) -> str:
-        return f"step-{self._run.hex()[:32]}"
+    def _name(self, part: str) -> str:
+        return f"{part}-{self._run.hex()[:32]}"
 
-    def _begin(self, now: float, memory: bytes | None = None) -> list[Outcome]:
+    def _recall(self, part: str, step: int) -> bytes | None:
+        """Return what is remembered of a step, if it is of this one."""
+        memory = self._store.recall(self._name(part))
+        if not memory or int.from_bytes(memory[:8], "little") != step:
+            return None
+        return memory[8:]
+
+    def _recall_said(self, entry: Entry) -> None:
+        """Find again what this peer said in the last step that the store has."""
+        machine, task, kept = self.machine, self.task, None
+        if task is None:
+            return
+        if memory := self._recall("step", machine.step):
+            kept = Promise.restored(memory).now
+        elif memory := self._recall("step", machine.step + 1):
+            kept = Promise.restored(memory).before
+        place = machine.circle.place(machine.step, machine.log, task.asked, task.round)
+        machine.said = recalled(self._store, machine.circle, task, place, entry, kept)
+
+    def _begin(
+        self, now: float, memory: bytes | None = None, rows: bytes | None = None
+    ) -> list[Outcome]:
         if self.task is None:
             return []
         self._store.reserve(self._run)
-        return self._carry_out(self.machine.begin(self.task, now, memory), now)
+        return self._carry_out(self.machine.begin(self.task, now, memory, rows), now)
 
     def _carry_out(self, effects: Sequence[Effect], now: float) -> list[Outcome]:
         out: list[Outcome] = []
         opened = False
         for effect in effects:
             match effect:
-                case Remember(value=value):
-                    step = self.machine.step.to_bytes(8, "little")
-                    self._store.remember(self._name, step + value)
+                case Remember(step=step, value=value, part=part):
+                    self._store.remember(self._name(part), step.to_bytes(8, "little") + value)
                 case Opened(entry=entry, shares=shares):
                     self._store.commit(self._run, entry, shares, self.driver.at)
                     self.task = self.driver.answer(entry)
@@ -100,8 +121,8 @@ class Participant:
         """Keep what the method came to, if it has; what was promised in its steps is done with."""
         if self.driver.model is not None:
             self._store.finish(self._run, self.driver.model)
-            if self._store.recall(self._name):
-                self._store.remember(self._name, b"")
+            if self._store.recall(self._name("rows")):
+                self._store.remember(self._name("rows"), b"")
 
     def _entries(self, first: int) -> list[Entry]:
         """Return entries from a step on, as many as one message should hold."""

@@ -388,7 +388,7 @@ class Peer:
         if run == self.runs.training:
             self.runs.write_trained(participant)
             self._end(run, DONE)
-            self.council.about(participant.machine.log)
+            self.council.about(participant.machine.log, self.runs.dealers())
             self._start_recoveries()
         else:
             self.runs.write_recovered(participant, self.council.removals[run])

@@ -110,6 +110,11 @@ class Runs:
         circle = self.circle(removal.proposal.digest, removal.kept)
         return self._participant(method, circle, history=self.training)
 
+    def dealers(self) -> list[tuple[int, ...]]:
+        """Return who dealt in each round of the training."""
+        store, run = self.store, self.training
+        return [store.dealers(run, t) for t in range(len(store.log(run)))]
+
     def write_trained(self, participant: Participant) -> None:
         """Write the trained model, and what was opened for it."""
         self._write("trained", participant, {"peers": [p.name for p in self.membership.peers]})

@@ -31,6 +31,7 @@ from pdlrecover.engines.peers.messages import (
     SubSecret,
     Vote,
 )
+from pdlrecover.engines.peers.said import Kept, Promise, Said
 from pdlrecover.engines.peers.states import TAKES, Move, State, moved
 from pdlrecover.field import Elements
 
@@ -53,8 +54,13 @@ class Slot:
         present: tuple[int, ...],
         now: float,
         memory: bytes | None,
+        rows: bytes | None = None,
+        before: Kept | None = None,
     ) -> None:
-        """`present` are those that are waited for, and lead first."""
+        """`present` are those that are waited for, and lead first.
+
+        `memory` and `rows` were kept of this step before a crash, `before` is of the step before.
+        """
         self.circle, self.task, self.place = circle, task, place
         self.state = State.COMPUTING if task.kind else State.OPENING
         self.holdings = Holdings(circle, task, place, present)
@@ -66,9 +72,12 @@ class Slot:
         )
         self.seed = dealing.new_seed()
         if memory:
-            self.seed = memory[:32]
-            self.ballot.restore(memory[32:])
+            promise = Promise.restored(memory)
+            self.seed = promise.seed
+            self.ballot.restore(promise.now["ballot"].encode())
+            self.holdings.restore(rows or b"")
         self.wake_at = now + circle.deadlines.resend
+        self._before, self._rows_saved = before, 0
         self._dealt: Dealt | None = None
         self._mine: Elements | None = None
         self._choice = NOTHING
@@ -89,7 +98,7 @@ class Slot:
         if self.task.kind is None:
             return [*self._say_sub_secret(), *self._try_open()]
         slot = dealing.slot_of(self.place, self.circle.me)
-        saved = Remember(value=self.seed + self.ballot.saved())
+        saved = self._promise()
         job = Compute(step=self.place.step, slot=slot, seed=self.seed, deal=self.task.deal)
         return [saved, job]
 
@@ -99,8 +108,9 @@ class Slot:
             return []
         self._move(Move.DEALT)
         self._rest(now)
-        self._dealt = dealt
         self.holdings.hold_own(dealt)
+        if self.holdings.holds_own(dealt):
+            self._dealt = dealt
         self._deadline = now + self.circle.deadlines.dealing
         self._deal_again_at = now + DEALING_PATIENCE * self.circle.deadlines.resend
         return [*self._deal_to(self.circle.others), *self._progress(now)]
@@ -205,7 +215,10 @@ class Slot:
             self._rest(now)
             self._choice = self.ballot.settled.choice
             self._dealers = self.ballot.settled.dealers
-            effects += [*self._say_sub_secret(), *self._try_open()]
+            said = self._say_sub_secret()
+            if self.task.kind and self.task.kind.masks:
+                effects.append(self._promise())
+            effects += [*said, *self._try_open()]
         self._set_alarm(now)
         return effects
 
@@ -226,15 +239,45 @@ class Slot:
         sends: list[Effect] = []
         if self.state is State.AGREEING and self.ballot.must_propose:
             found = self.holdings.proposable(in_time=now < self._propose_at)
-            if found:
-                proposal = self.ballot.propose(found)
+            if found or self.ballot.is_bound:
+                proposal = self.ballot.propose(found or ())
                 sends += self.circle.broadcast(self.place, proposal)
-        given = self.ballot.act(self.holdings.accepts)
+        given = self.ballot.act(self.holdings.accepts, self.holdings.holds)
         for vote in given:
             sends += self.circle.broadcast(self.place, vote)
-        if sends:
-            return [Remember(value=self.seed + self.ballot.saved()), *sends]
-        return sends
+        if not sends:
+            return []
+        saved: list[Effect] = [self._promise()]
+        if any(not vote.final for vote in given) and self.holdings.count > self._rows_saved:
+            self._rows_saved = self.holdings.count
+            rows = self.holdings.saved()
+            saved.insert(0, Remember(step=self.place.step, value=rows, part="rows"))
+        return [*saved, *sends]
+
+    def _promise(self) -> Remember:
+        """Keep the seed and the votes under this step's number, however far the run has come."""
+        promise = Promise(seed=self.seed, now=self._kept(), before=self._before)
+        return Remember(step=self.place.step, value=promise.saved())
+
+    def _kept(self) -> Kept:
+        masks = self.task.kind is not None and self.task.kind.masks
+        values = (
+            self._mine.astype("<i8").tobytes().hex() if masks and self._mine is not None else None
+        )
+        return {"ballot": self.ballot.saved().decode(), "values": values}
+
+    def said(self) -> Said:
+        """Return what this peer said in this step, for those that still need it."""
+        part = None
+        if self._mine is not None:
+            part = SubSecret(choice=self._choice, values=self._mine)
+        return Said(
+            place=self.place,
+            votes=tuple(self.ballot.cast),
+            part=part,
+            kept=self._kept(),
+            proposal=self.ballot.proposed,
+        )
 
     def _say_sub_secret(self) -> list[Effect]:
         rows = self.holdings.rows(self._dealers)

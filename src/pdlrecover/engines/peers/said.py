@@ -1,0 +1,83 @@
+"""What a peer has said in a step, and must be able to say again: after a crash, or when ahead.
+
+A step's *promise* is kept on disk: the seed of the peer's dealing, its votes and its lock, and of
+the step before what `Said` needs. A peer that has opened a step answers those that ask in that step
+with its votes and its sub-secret of it: they may have been lost, and nobody else can say them.
+Sub-secrets of sums are computed again from stored shares; of masked dot products they are kept.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+
+from pdlrecover.engines.peers.circle import Circle, Task
+from pdlrecover.engines.peers.contracts import Store
+from pdlrecover.engines.peers.effects import Send
+from pdlrecover.engines.peers.messages import Entry, Header, Proposal, SubSecret, Vote, choice_of
+from pdlrecover.field import Elements
+
+SEED_BYTES = 32
+
+
+class Kept(TypedDict):
+    """What is kept of a step: a ballot as it is saved, and a sub-secret that is not stored."""
+
+    ballot: str
+    values: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Promise:
+    """What is kept on disk of the step under way."""
+
+    seed: bytes
+    now: Kept
+    before: Kept | None
+
+    def saved(self) -> bytes:
+        """Return it as bytes."""
+        return self.seed + json.dumps({"now": self.now, "before": self.before}).encode()
+
+    @classmethod
+    def restored(cls, saved: bytes) -> "Promise":
+        """Return what was saved."""
+        told = json.loads(saved[SEED_BYTES:])
+        return cls(seed=saved[:SEED_BYTES], now=told["now"], before=told["before"])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Said:
+    """A peer's own words in the step before, as it said them to everybody."""
+
+    place: Header
+    votes: tuple[Vote, ...]
+    part: SubSecret | None
+    kept: Kept | None
+    proposal: Proposal | None = None
+
+    def again(self, circle: Circle, to: int) -> list[Send]:
+        """Return the same messages once more, to one peer."""
+        bodies = [body for body in (self.proposal, *self.votes, self.part) if body is not None]
+        sends = [send for body in bodies for send in circle.broadcast(self.place, body)]
+        return [send for send in sends if send.to == to]
+
+
+def recalled(
+    store: Store, circle: Circle, task: Task, place: Header, entry: Entry, kept: Kept | None
+) -> Said:
+    """Return what this peer said in the last step of the store, as far as it can be had."""
+    told = json.loads(kept["ballot"])["cast"] if kept else []
+    votes = [Vote(view=v, final=final, choice=bytes.fromhex(choice)) for v, final, choice in told]
+    values: Elements | None = None
+    if task.kind is None:
+        values = task.sub_secret({})
+    elif task.kind.masks:
+        if kept and kept["values"]:
+            values = np.frombuffer(bytes.fromhex(kept["values"]), dtype="<i8").astype(np.int64)
+    else:
+        dealers = [held.dealer for held in entry.dealers]
+        values = store.shares(circle.run, place.step, dealers)
+    part = None if values is None else SubSecret(choice=choice_of(entry.dealers), values=values)
+    return Said(place=place, votes=tuple(votes), part=part, kept=kept)
