@@ -39,7 +39,7 @@ def test_every_method_recovers_the_model_of_the_simulation_to_the_bit(setting, m
 
 def test_a_recovery_that_too_few_have_the_shares_for_says_whom_it_waits_for(setting):
     setup, trained, _ = setting
-    recovering = setup.recover(trained, (1, 4), method="historical", run=False)
+    recovering = setup.recover(trained, (0, 5), method="historical", run=False)
     said = []
     for peer, participant in recovering.participants.items():
         if peer in (2, 3):
