@@ -6,6 +6,7 @@ from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers import messages as m
 from pdlrecover.engines.peers.council import MAX_REMOVALS, Council
 from pdlrecover.engines.peers.effects import Blame, Send
+from pdlrecover.engines.peers.plan import Recovery
 from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.errors import PlanError
 
@@ -232,6 +233,19 @@ def test_the_rule_holds_in_every_round_for_those_that_dealt_in_it(proposal, abse
 def test_each_removed_peer_is_named_once(removed):
     with pytest.raises(PlanError, match="once, in order"):
         council(0).propose(removal(removed, reason="left"))
+
+
+def test_settings_are_part_of_a_removals_name_and_stay_as_they_were_proposed():
+    store, told = MemoryStore(), Recovery(period=5, buffer=2).told()
+    councils = {me: large(me, store if me == 0 else None, settings=told) for me in range(8)}
+    proposal = removal((6, 7), settings=told)
+    assert proposal.digest != removal((6, 7)).digest
+    assert not pass_it(councils, proposal)
+    changed = large(0, store, settings=Recovery(period=4, buffer=2).told())
+    (passed,) = changed.passed()
+    assert Recovery.heard(passed.proposal.settings) == Recovery(period=5, buffer=2)
+    with pytest.raises(PlanError, match="other settings of recovery"):
+        changed.propose(removal((5, 6), settings=told))
 
 
 def test_a_method_whose_noise_every_peer_would_draw_by_itself_is_refused():

@@ -93,3 +93,12 @@ def test_a_pair_over_too_few_peers_is_not_opened_and_its_rounds_are_exact():
     asked = recovered.participants[0].driver.ledger.record()
     whole = setup.simulation(ROUNDS).recover((1, 4), reason="malicious", settings=SETTINGS)
     assert asked["exact_rounds"] > whole.ledger.record()["exact_rounds"]
+
+
+def test_updates_that_the_training_opened_are_not_dealt_again(setting):
+    setup, network, simulation = setting
+    recovered = setup.recover(network, (1, 4), method="retrain-k")
+    log = setup.stores[0].log(recovered.participants[0].machine.circle.run)
+    assert [len(entry.dealers) for entry in log[:3]] == [0, 4, 4]
+    expected = simulation.recover((1, 4), "retrain-k", reason="malicious", settings=SETTINGS)
+    np.testing.assert_array_equal(same_models(recovered), expected.weights)

@@ -176,7 +176,7 @@ def test_a_peer_that_has_opened_a_step_says_its_words_in_it_again(killed):
 
 
 def test_a_lock_comes_back_with_its_set_and_its_rows():
-    """Four lock on a set of four; everything stops; all five come back, but for one dealer."""
+    """Four lock on a set of four; all are killed; four come back, without one of its dealers."""
     setup = Setup(5, TOLERANCE)
 
     def tamper(sender, recipient, data):

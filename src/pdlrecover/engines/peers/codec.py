@@ -247,6 +247,7 @@ _BODIES: tuple[_Record, ...] = (
             "method": _TEXT,
             "accept_differencing": _FLAG,
             "after": _DIGEST,
+            "settings": _TEXT,
         },
     ),
     _Record(m.Approval, {"removal": _DIGEST}),

@@ -2,8 +2,8 @@
 
 Rules:
 
-- A removal names who goes, why, by which method the model is recovered, and the log of the training
-  it is about. Its digest names the recovery run, so all that run it mean the same.
+- A removal names who goes, why, by which method and settings the model is recovered, and the log of
+  the training it is about. Its digest names the recovery run, so all that run it mean the same.
 - It passes with the signed approvals of more than half of all peers, and of more than may collude
   or lie; those to be removed have no vote. Nobody can expel a peer alone.
 - A removal that the rule refuses (see `recovery.removal`) does not count, whoever approves it, and
@@ -64,11 +64,15 @@ class Removal:
 class Council:
     """What one peer knows of removals, and its own voice."""
 
-    def __init__(self, circle: Circle, store: Store, min_removed: int = 1) -> None:
+    def __init__(
+        self, circle: Circle, store: Store, min_removed: int = 1, settings: str = ""
+    ) -> None:
         """`circle` is everybody, with the run `NOTHING`.
 
         Fewer honest leavers than `min_removed` are refused, unless differencing is accepted.
+        `settings` are those of recoveries that are proposed from now on.
         """
+        self.settings = settings
         self._circle, self._store, self._min_removed = circle, store, min_removed
         self._after, self._rounds = NOTHING, [frozenset(circle.peers)]
         self.removals: dict[bytes, Removal] = {}
@@ -93,6 +97,7 @@ class Council:
                 method=item["method"],
                 accept_differencing=item["accept_differencing"],
                 after=bytes.fromhex(item["after"]),
+                settings=item["settings"],
             )
             if proposal.after != log:
                 continue
@@ -220,6 +225,11 @@ class Council:
         """
         if proposal.after != self._after:
             raise PlanError("this removal is about another training than this peer's")
+        if proposal.settings != self.settings:
+            raise PlanError(
+                "this removal was proposed with other settings of recovery than this peer's "
+                "federation file has; propose it again"
+            )
         removed = proposal.removed
         if list(removed) != sorted(set(removed)):
             raise PlanError(f"a removal names each peer once, in order, got {list(removed)[:20]}")
@@ -323,6 +333,7 @@ class Council:
                 "method": removal.proposal.method,
                 "accept_differencing": removal.proposal.accept_differencing,
                 "after": removal.proposal.after.hex(),
+                "settings": removal.proposal.settings,
                 "approvals": {p: data.hex() for p, data in removal.approvals.items()},
             }
             for removal in self.removals.values()

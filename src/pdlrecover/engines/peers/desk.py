@@ -45,6 +45,7 @@ class Desk:
             method=str(command.get("method", "pdlrecover")),
             accept_differencing=bool(command.get("accept_differencing", False)),
             after=peer.parts[peer.runs.training].machine.log,
+            settings=peer.council.settings,
         )
         peer.say(peer.council.propose(proposal))
         return {"removal": proposal.digest.hex()}

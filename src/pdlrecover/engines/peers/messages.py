@@ -180,13 +180,16 @@ class RemovalProposal:
     accept_differencing: bool
     after: bytes
     """The digest of the finished log that is to be recovered."""
+    settings: str = ""
+    """How the method is to run: the federation file's, when the removal was proposed."""
 
     @property
     def digest(self) -> bytes:
         """The name of the removal, and of the run that carries it out."""
         told = hashlib.sha256(b"pdlrecover removal" + self.after)
         told.update(np.array(sorted(self.removed), dtype="<u2").tobytes())
-        told.update(f"|{self.reason}|{self.method}|{self.accept_differencing}".encode())
+        for text in (self.reason, self.method, str(self.accept_differencing), self.settings):
+            told.update(len(text.encode()).to_bytes(4, "little") + text.encode())
         return told.digest()
 
 

@@ -73,7 +73,8 @@ class Peer:
         self.runs, self.folder = runs, runs.folder
         self.names = [peer.name for peer in members]
         circle = runs.circle(NOTHING, range(runs.peers))
-        self.council = Council(circle, runs.store, runs.membership.recovery.min_removed)
+        recovery = runs.membership.recovery
+        self.council = Council(circle, runs.store, recovery.min_removed, recovery.told())
         self.disagreement = Disagreement(circle, runs.membership)
         self.network = Network(
             me=runs.me,

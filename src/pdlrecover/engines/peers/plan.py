@@ -3,9 +3,10 @@
 Each class is one table of the federation file; a docstring under a field is its explanation there.
 """
 
+import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pdlrecover.errors import MembershipError, PDLRecoverError
 from pdlrecover.learning.models import KNOWN
@@ -106,6 +107,16 @@ class Recovery:
 
     def __post_init__(self) -> None:
         _at_least("recovery.min_removed", self.min_removed, 1)
+
+    def told(self) -> str:
+        """Return what a recovery depends on, as one line: it is part of the recovery's name."""
+        facts = {name: value for name, value in asdict(self).items() if name != "min_removed"}
+        return json.dumps(facts, sort_keys=True)
+
+    @classmethod
+    def heard(cls, told: str) -> "Recovery":
+        """Return the settings that a line tells."""
+        return cls(**json.loads(told))
 
     def options(self, rounds: int) -> Options:
         """Return how PDLRecover is to run after so many rounds of training."""

@@ -18,6 +18,7 @@ from pdlrecover.engines.peers.driver import Driver
 from pdlrecover.engines.peers.machine import ANSWER_BYTES
 from pdlrecover.engines.peers.membership import Membership
 from pdlrecover.engines.peers.participant import Participant
+from pdlrecover.engines.peers.plan import Recovery
 from pdlrecover.engines.peers.report import write_json
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.learning import Dataset, FlatModel
@@ -71,10 +72,9 @@ class Runs:
         self.training = training_run(membership, model)
         """The name of the training run."""
 
-    @property
-    def settings(self) -> Settings:
-        """How recoveries are done."""
-        options = self.membership.recovery.options(self.rounds)
+    def settings(self, recovery: Recovery) -> Settings:
+        """Return how a recovery with these settings is done."""
+        options = recovery.options(self.rounds)
         return Settings(options=options, batch_size=self.membership.training.batch_size)
 
     @property
@@ -106,7 +106,8 @@ class Runs:
         if len(models) != self.rounds + 1:
             raise PlanError("there is nothing to recover yet: the training has not ended here")
         original = Original(models=models, optimizer=self._optimizer, code=self._contribution.code)
-        method = methods.start(removal.proposal.method, original, self.settings)
+        settings = self.settings(Recovery.heard(removal.proposal.settings))
+        method = methods.start(removal.proposal.method, original, settings)
         circle = self.circle(removal.proposal.digest, removal.kept)
         return self._participant(method, circle, history=self.training)
 
