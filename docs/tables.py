@@ -47,8 +47,7 @@ def peers() -> list[str]:
         row("estimate of up to 5 rounds, s", *(f"{s['estimated']['seconds']:.2f}" for s in sizes)),
         row("bare exchange of the same bytes, s", *(_bare(s, "exchange_seconds") for s in sizes)),
         row("sent by a peer in an exact round, MB", *(_megabytes(s["exact"]) for s in sizes)),
-        row("memory of a peer, MB", *(_memory(s, "own") for s in sizes)),
-        row("… with mapped libraries and history, MB", *(_memory(s, "most") for s in sizes)),
+        row("memory of a peer with its mapped files, MB", *(_memory(s, "most") for s in sizes)),
         row("processor ms of a peer in an exact round", *(_processor(s) for s in sizes)),
     ]
     for name in dict.fromkeys(name for s in sizes for name in s["ratios"]):
