@@ -54,6 +54,7 @@ BODIES = st.one_of(
         method=st.text(max_size=20),
         accept_differencing=st.booleans(),
         after=DIGEST,
+        settings=st.text(max_size=20),
     ),
     st.builds(m.Approval, removal=DIGEST),
     st.builds(m.Refusal, removal=DIGEST, why=st.text(max_size=20)),
