@@ -293,6 +293,14 @@ def show(record: dict[str, Any]) -> None:
         console.print(f"{name}: {value:.2f}  {verdict}")
 
 
+def write(path: Path | None, sizes: list[dict[str, Any]]) -> None:
+    """Write the record of all sizes so far."""
+    if path:
+        record = {"environment": environment(), "targets": TARGETS, "sizes": sizes}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -316,13 +324,10 @@ def main() -> None:
             found = measure(place / str(peers), peers, rounds, arguments.bare_rounds, i == 0)
             show(found)
             sizes.append(found)
+            write(arguments.record, sizes)
     finally:
         if not arguments.folder:
             shutil.rmtree(place)
-    if arguments.record:
-        record = {"environment": environment(), "targets": TARGETS, "sizes": sizes}
-        arguments.record.parent.mkdir(parents=True, exist_ok=True)
-        arguments.record.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
