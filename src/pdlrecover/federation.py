@@ -208,8 +208,8 @@ class Federation:
         """
         methods.check(method, clear=self.clear)
         settings = settings or methods.Settings(batch_size=self.population.batches.batch_size)
-        methods.check_plan(method, settings, rounds=self.original.rounds, removed=len(remove))
         kept = self.check_removal(remove, reason, accept_differencing=accept_differencing)
+        methods.check_plan(method, settings, rounds=self.original.rounds, removed=len(remove))
         self._recovered.append(frozenset(kept))
         outcome = self._simulation.drive(
             methods.start(method, self.original, settings),

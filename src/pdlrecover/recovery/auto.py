@@ -13,7 +13,7 @@
    guard keeps asking for exact rounds: fresh Adam rounds, 0.55·T, from where it had come to.
    Drift is ‖ŵ_t − w̄_t‖ / ‖w̄_t − w̄_0‖, which everybody can compute.
 
-The constants were chosen on validation data: see `pdlrecover reproduce tuning`.
+The constants are not confirmed yet: `docs/methods/auto.md` says how they came about.
 """
 
 import math
