@@ -19,6 +19,7 @@ import asyncio
 import json
 import os
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +59,7 @@ class Mishaps:
         self.folder, self.training = folder, None
         self.places = (folder / "mishap.json", folder.parent / "mishap.json")
         self.writing = None
-        self.acknowledged, self.one_by_one = {}, asyncio.Lock()
+        self.acknowledged, self.one_by_one = Counter(), asyncio.Lock()
 
     def kind(self, run):
         return "training" if run == self.training else "recovery"
@@ -139,7 +140,7 @@ def _watch_dealing(here):
 
 
 def _watch_sending(here):
-    send, link_send, deliver = Network.send, network._Link._send, Network._deliver
+    send, link_send, whole = Network.send, network._Link._send, Network._whole
 
     def send_watched(self, peer, data):
         envelope = codec.decode(data)
@@ -150,32 +151,29 @@ def _watch_sending(here):
             here.meet(BEFORE_OPENING_STORED, run, step)
         send(self, peer, data)
 
-    async def link_send_watched(self, data):
+    async def link_send_watched(self, call, message):
         if here.delay:
             await asyncio.sleep(here.delay)
-        envelope = codec.decode(data)
+        envelope = codec.decode(message.data)
         kind, at = type(envelope.body), (envelope.header.run, envelope.header.step)
         if kind not in _ACKNOWLEDGED or not here.is_set(_ACKNOWLEDGED[kind]):
-            await link_send(self, data)
+            await link_send(self, call, message)
             return
         async with here.one_by_one:
-            sent = here.acknowledged.get((kind, *at), 0)
-            if sent >= HALF:
+            if here.acknowledged[kind, *at] >= HALF:
                 here.meet(_ACKNOWLEDGED[kind], *at)
-            await link_send(self, data)
-            here.acknowledged[kind, *at] = sent + 1
+            await link_send(self, call, message)
+            while message in self._unanswered:
+                await asyncio.sleep(0.01)
+            here.acknowledged[kind, *at] += 1
 
-    async def deliver_watched(self, chunks, context):
-        async def watched():
-            async for chunk in chunks:
-                if len(chunk) == network.CHUNK:
-                    here.meet(ARRIVING, codec.peek_run(chunk), 0)
-                yield chunk
-
-        return await deliver(self, watched(), context)
+    async def whole_watched(self, source, chunk, context):
+        if len(chunk) == network.SIZE_BYTES + network.CHUNK:
+            here.meet(ARRIVING, codec.peek_run(chunk[network.SIZE_BYTES :]), 0)
+        return await whole(self, source, chunk, context)
 
     Network.send, network._Link._send = send_watched, link_send_watched
-    Network._deliver = deliver_watched
+    Network._whole = whole_watched
 
 
 def _watch_writing(here):

@@ -115,14 +115,15 @@ class Processes:
         return {me: log.read_text()[-300:] for me, log in logs.items() if log.exists()}
 
     def warnings(self):
-        """Return what peers warned of; everything that they say must be JSON."""
+        """Return what peers warned of, other than of whom they cannot reach; all must be JSON."""
         lines = [
             json.loads(line)
             for me in self.everybody
             for line in (self.place / f"{me}.log").read_text().splitlines()
             if not line.startswith("stopped; ")
         ]
-        return [line["text"] for line in lines if line["level"] != "info"]
+        told = [line["text"] for line in lines if line["level"] != "info"]
+        return [text for text in told if not text.startswith("cannot reach ")]
 
     def mishap(self, at, *, run="training", step=0, me=None, how=signal.SIGKILL):
         """Set a mishap for one peer, or for whoever comes there first."""

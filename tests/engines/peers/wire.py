@@ -204,7 +204,7 @@ class Setup:
         run = Original(models=models, optimizer=SGD_RATE, code=contribution.code)
         kept = [p for p in range(self.peers) if p not in removed]
         driver = Driver(
-            circle=self.circle(peer, hashlib.sha256(method.encode()).digest(), kept),
+            circle=self.circle(peer, named(method, removed), kept),
             method=methods.start(method, run, settings),
             code=contribution.code,
             store=self.stores[peer],
@@ -233,6 +233,11 @@ class Setup:
         )
         federation.train(rounds, optimizer=SGD_RATE)
         return federation
+
+
+def named(method, removed):
+    """Return the name of a recovery's run."""
+    return hashlib.sha256(f"{method} {sorted(removed)}".encode()).digest()
 
 
 def same_models(network, peers=None):
