@@ -127,7 +127,7 @@ def assert_named(told, what):
     named = [me for me in HONEST if any(what in how for _, how in told.blames[me])]
     assert named, told.blames
     for me in named:
-        assert f"{NAME} ({what}" in told.status[me].split("named, without proof: ")[1]
+        assert f"{NAME} ({what}" in told.status[me].split("named, without proof to others: ")[1]
 
 
 def test_a_wrong_sub_secret(tmp_path, caplog, straight):
@@ -233,20 +233,20 @@ def test_forged_senders_replays_and_truncated_messages(tmp_path, caplog, straigh
         old = [data for source, data in heard if source != to]
         if envelope.header.step != 1:
             return [envelope.data]
-        return [
-            envelope.data,
-            *old,  # the round before, by everybody, once more
+        return [  # before the right one, which all wait for: afterwards they might not look
             resigned(peers, envelope, sender=others[0]),
             resigned(peers, envelope, signer=others[0]),
             resigned(peers, envelope, signer=others[0], sender=others[0]),
             resigned(peers, envelope, recipient=others[0]),
             envelope.data[:-7],
             envelope.data + bytes(9),
+            *old,  # the round before, by everybody, once more
+            envelope.data,
         ]
 
     def corrupt(peers):
         cheat, message = peers[CHEAT], peers[CHEAT]._message
-        tampering(m.Vote, change)(peers)
+        tampering(m.Dealing, change)(peers)
         send = cheat.network.send
 
         def listened(source, data, now):
@@ -326,6 +326,7 @@ def test_strangers_oversize_messages_and_forged_approvals(tmp_path, caplog):
             method="pdlrecover",
             accept_differencing=False,
             after=log,
+            settings=peers[0].council.settings,
         )
         approval = m.Approval(removal=proposal.digest)
         for to in HONEST:

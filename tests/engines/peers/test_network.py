@@ -363,3 +363,21 @@ def test_one_peer_cannot_have_many_messages_read_at_once_nor_send_one_for_ever()
         await stop(networks)
 
     asyncio.run(story())
+
+
+def test_a_network_stops_in_silence_while_others_speak_to_it(capfd):
+    """What is under way at the end must not be told to the operator as an error."""
+
+    async def story():
+        networks, received, *_ = await started(3)
+        for peer in (1, 2):
+            networks[peer].send(0, b"word")
+        await until(lambda: len(received[0]) == 2)
+        await networks[0].stop()
+        for peer in (1, 2):
+            networks[peer].send(0, b"late word")
+        await asyncio.sleep(0.1)
+        await stop(networks[1:])
+
+    asyncio.run(story())
+    assert "Traceback" not in capfd.readouterr().err

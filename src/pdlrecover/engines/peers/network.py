@@ -30,7 +30,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import grpc
 
@@ -109,6 +109,9 @@ class Network:
         self._links: dict[int, _Link] = {}
         self.counts: Counter[str] = Counter()
         self._calls: Counter[int] = Counter()
+        self._streams: set[asyncio.Task[Any]] = set()
+        """What answers the others' streams."""
+        self._stopping = False
         self._reading = [asyncio.Lock() for _ in addresses]
 
     async def start(self) -> None:
@@ -136,7 +139,11 @@ class Network:
                 self._links[peer] = _Link(address, name, self._tls, self._limits, self.counts)
 
     async def stop(self) -> None:
-        """Close everything."""
+        """Close everything, the others' streams first: the library would log what it has to end."""
+        self._stopping = True
+        for stream in self._streams:
+            stream.cancel()
+        await asyncio.gather(*self._streams, return_exceptions=True)
         for link in self._links.values():
             await link.stop()
         if self._server:
@@ -164,6 +171,8 @@ class Network:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "too many streams at once")
         self._calls[source] += 1
         answers = _Answers(context, ANSWER_WAIT * self._limits.deadline)
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._streams.add(task)
         try:
             while (chunk := await context.read()) is not grpc.aio.EOF:
                 async with self._reading[source]:
@@ -173,7 +182,11 @@ class Network:
                     await self._receive(source, data)
                 await answers.taken(len(data))
             await answers.say()
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
         finally:
+            self._streams.discard(task)
             self._calls[source] -= 1
             answers.stop()
 
