@@ -252,6 +252,13 @@ def test_auto_has_variants():
     assert fresh[-3:] == [57, 58, 59]
 
 
+def test_a_variant_of_auto_retrains_for_a_share_of_the_rounds():
+    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
+    settings = Settings(auto=AutoOptions(gate=0.0))
+    engine.drive(start("auto:retrain=0.25", engine.run, settings))
+    assert sum(isinstance(r, Update) for r in engine.requests) == 15
+
+
 def test_auto_retrains_an_sgd_run_with_adam():
     engine = Quadratics(range(1, 4), sgd(), rounds=60)
     engine.drive(start("auto", engine.run, Settings(batch_size=32)))
@@ -319,7 +326,16 @@ def test_a_variant_changes_the_settings_it_names():
     assert sum(isinstance(r, Update) for r in again.requests) == 3
 
 
-@pytest.mark.parametrize("name", ["pdlrecover:speed=3", "pdlrecover:final", "retrain-k:rounds=-1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pdlrecover:speed=3",
+        "pdlrecover:final",
+        "retrain-k:rounds=-1",
+        "auto:polish=2.5",
+        "auto:rescue=.",
+    ],
+)
 def test_variants_that_cannot_be_are_refused(name):
     with pytest.raises(PlanError, match="is no variant of"):
         start(name, Quadratics(range(1, 4), sgd()).run, Settings())

@@ -1,7 +1,9 @@
 """Every recovery method by its name."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import Seeded, Source, SystemSource
@@ -21,6 +23,10 @@ from pdlrecover.recovery.retrain import retrain
 
 PLANNED = ("preparation", "period", "final", "buffer")
 """What a variant may change of a schedule."""
+OF_AUTO = ("polish", "polish_rate", "rescue", "retrain")
+"""What else a variant of `auto` may change."""
+FRACTIONS = ("polish_rate", "rescue", "retrain")
+"""What need not be whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +55,18 @@ class Settings:
         """Return where a method takes its noise from."""
         return SystemSource() if self.noise_seed is None else Seeded(f"{name} {self.noise_seed}")
 
-    def varied(self, overrides: dict[str, int]) -> "Settings":
+    def varied(self, overrides: dict[str, Any]) -> "Settings":
         """Return these settings with the numbers of a variant."""
         rounds = overrides.get("rounds")
         plan = {k: v for k, v in overrides.items() if k in PLANNED}
+        of_auto = {k: v for k, v in overrides.items() if k in OF_AUTO}
         block = overrides.get("block", self.options.block)
         schedule = replace(self.options.schedule, **plan)
         auto = replace(
             self.auto,
             open_pairs=self.options.open_pairs,
             schedule=replace(self.auto.schedule, **plan),
-            polish=overrides.get("polish", self.auto.polish),
+            **of_auto,
         )
         return replace(
             self,
@@ -96,7 +103,7 @@ METHODS: dict[str, Entry] = {
     "pdlrecover": Entry(lambda run, s: pdlrecover(run, s.options), varies=(*PLANNED, "block")),
     "auto": Entry(
         lambda run, s: auto(run, s.batch_size, s.auto),
-        varies=("preparation", "period", "buffer", "polish"),
+        varies=("preparation", "period", "buffer", *OF_AUTO),
     ),
     "retrain-k": Entry(lambda run, s: retrain(run, s.exact_rounds(run)), varies=("rounds",)),
     "fine-tune-k": Entry(lambda run, s: fine_tune(run, s.exact_rounds(run)), varies=("rounds",)),
@@ -137,22 +144,24 @@ def start(name: str, run: Original, settings: Settings) -> Method:
     return METHODS[base].start(run, settings.varied(overrides))
 
 
-def parse(name: str) -> tuple[str, dict[str, int]]:
+def parse(name: str) -> tuple[str, dict[str, Any]]:
     """Return the method that a name is of, and what it changes in the settings."""
     base, _, rest = name.partition(":")
     if base not in METHODS:
         raise PlanError(f"no method is called {base!r}; there are {', '.join(METHODS)}")
-    overrides, varies = {}, METHODS[base].varies
+    overrides: dict[str, Any] = {}
+    varies = METHODS[base].varies
     for part in rest.split("+") if rest else ():
         key, _, value = part.partition("=")
         if not varies:
             raise PlanError(f"{name!r} is no variant of {base}, which has none")
-        if key not in varies or not value.isdecimal():
+        number = r"\d+(\.\d+)?" if key in FRACTIONS else r"\d+"
+        if key not in varies or not re.fullmatch(number, value, re.ASCII):
             raise PlanError(
                 f"{name!r} is no variant of {base}: write {base}:KEY=NUMBER+… with KEY of "
                 f"{', '.join(varies)}"
             )
-        overrides[key] = int(value)
+        overrides[key] = float(value) if key in FRACTIONS else int(value)
     return base, overrides
 
 
