@@ -23,7 +23,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from pdlrecover.engines.peers import codec, messages, network, runs
+from pdlrecover.engines.peers import codec, link, messages, runs
 from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.network import Network
 from pdlrecover.engines.peers.peer import Peer
@@ -140,7 +140,7 @@ def _watch_dealing(here):
 
 
 def _watch_sending(here):
-    send, link_send, whole = Network.send, network._Link._send, Network._whole
+    send, link_send, whole = Network.send, link.Link._send, Network._whole
 
     def send_watched(self, peer, data):
         envelope = codec.decode(data)
@@ -168,11 +168,11 @@ def _watch_sending(here):
             here.acknowledged[kind, *at] += 1
 
     async def whole_watched(self, source, chunk, context):
-        if len(chunk) == network.SIZE_BYTES + network.CHUNK:
-            here.meet(ARRIVING, codec.peek_run(chunk[network.SIZE_BYTES :]), 0)
+        if len(chunk) == link.SIZE_BYTES + link.CHUNK:
+            here.meet(ARRIVING, codec.peek_run(chunk[link.SIZE_BYTES :]), 0)
         return await whole(self, source, chunk, context)
 
-    Network.send, network._Link._send = send_watched, link_send_watched
+    Network.send, link.Link._send = send_watched, link_send_watched
     Network._whole = whole_watched
 
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from pdlrecover.engines.peers.keys import Keyring
-from pdlrecover.engines.peers.network import Tls
+from pdlrecover.engines.peers.link import Tls
 
 
 def new_keyrings(peers):

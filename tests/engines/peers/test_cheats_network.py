@@ -23,7 +23,7 @@ from pdlrecover.engines.peers import codec, dealing
 from pdlrecover.engines.peers import messages as m
 from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.network import METHOD, SIZE_BYTES
+from pdlrecover.engines.peers.link import METHOD, SIZE_BYTES
 from pdlrecover.field import F61
 
 pytestmark = pytest.mark.slow

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from wire import SETTINGS, TRAINING, Setup, same_models
@@ -102,3 +104,21 @@ def test_updates_that_the_training_opened_are_not_dealt_again(setting):
     assert [len(entry.dealers) for entry in log[:3]] == [0, 4, 4]
     expected = simulation.recover((1, 4), "retrain-k", reason="malicious", settings=SETTINGS)
     np.testing.assert_array_equal(same_models(recovered), expected.weights)
+
+
+@pytest.mark.parametrize("changed", [{"period": 4}, {"preparation": 4}, {"final": 4}])
+def test_a_recovery_is_not_gone_on_with_by_software_that_asks_otherwise(changed):
+    """Another version of a method is another method: here its schedule differs."""
+    setup = Setup(6, TOLERANCE)
+    network = setup.train(rounds=ROUNDS)
+    setup.recover(network, (1, 4))
+    schedule = replace(SETTINGS.options.schedule, **changed)
+    other = replace(SETTINGS, options=replace(SETTINGS.options, schedule=schedule))
+    store, trained = setup.stores[0], network.participants[0]
+    again = setup.recoverer(0, trained, (1, 4))
+    again.start(0.0)
+    before = store.models(again.machine.circle.run)[-1].copy()
+    with pytest.raises(PlanError, match="go on with the version that began it"):
+        setup.recoverer(0, trained, (1, 4), settings=other).start(0.0)
+    np.testing.assert_array_equal(store.models(again.machine.circle.run)[-1], before)
+    np.testing.assert_array_equal(again.driver.model, before)

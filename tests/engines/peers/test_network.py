@@ -9,7 +9,8 @@ import pytest
 from office import certificates, free_addresses, issued, pinned
 
 from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.network import METHOD, SIZE_BYTES, Limits, Network
+from pdlrecover.engines.peers.link import METHOD, SIZE_BYTES, Limits
+from pdlrecover.engines.peers.network import Network
 
 QUICK = Limits(deadline=2.0, pause=0.05, message_bytes=3 << 20, queued_messages=8)
 
@@ -381,3 +382,25 @@ def test_a_network_stops_in_silence_while_others_speak_to_it(capfd):
 
     asyncio.run(story())
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_what_is_wrong_with_our_own_part_of_a_stream_is_told(caplog):
+    async def story():
+        networks, received, *_ = await started(2)
+        link = networks[0]._links[1]
+        send, failures = link._send, [ZeroDivisionError("a slip")]
+
+        async def slipping(call, message):
+            if failures:
+                raise failures.pop()
+            await send(call, message)
+
+        link._send = slipping
+        networks[0].send(1, b"lost")
+        networks[0].send(1, b"word")
+        await until(lambda: (0, b"word") in received[1])
+        await stop(networks)
+
+    asyncio.run(story())
+    assert "this is a bug" in caplog.text
+    assert "a slip" in caplog.text

@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 from pdlrecover.cli.peer_run import _lines
 from pdlrecover.engines.peers import peer as module
 from pdlrecover.engines.peers.effects import Blame
+from pdlrecover.engines.peers.link import Limits
 from pdlrecover.engines.peers.messages import NOTHING, Position
-from pdlrecover.engines.peers.network import Limits
 from pdlrecover.engines.peers.report import ask
 from pdlrecover.errors import HistoryError, PlanError
 

@@ -91,11 +91,16 @@ class Archive:
             evidence={_HELD: held},
         )
 
-    def finish(self, run: bytes, model: Vector) -> None:
-        """Keep the model that a run came to."""
+    def asked_at(self, run: bytes, step: int) -> Vector:
+        """Return the model that a step asked for updates at."""
+        return self._vault(run).model(step)
+
+    def finish(self, run: bytes, model: Vector) -> Vector:
+        """Keep the model that a run came to, unless it has come to one; return what is kept."""
         vault = self._vault(run)
         if not vault.finished:
             vault.finish(model)
+        return vault.models[-1]
 
     def models(self, run: bytes) -> Sequence[Vector]:
         """Return the models of a run, each read when it is asked for."""

@@ -48,8 +48,11 @@ class Store(Protocol):
         All of it or nothing. Steps that ask for no update have no model.
         """
 
-    def finish(self, run: bytes, model: Vector) -> None:
-        """Keep the model that a run came to."""
+    def asked_at(self, run: bytes, step: int) -> Vector:
+        """Return the model that a step asked for updates at."""
+
+    def finish(self, run: bytes, model: Vector) -> Vector:
+        """Keep the model that a run came to, unless it has come to one; return what is kept."""
 
     def models(self, run: bytes) -> Sequence[Vector]:
         """Return the models that a run's steps asked at, and what it came to, once it has."""

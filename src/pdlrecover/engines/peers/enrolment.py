@@ -19,8 +19,8 @@ from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.federation_file import load_federation
 from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.keys import Keyring
+from pdlrecover.engines.peers.link import Limits, Tls
 from pdlrecover.engines.peers.membership import Membership
-from pdlrecover.engines.peers.network import Limits, Tls
 from pdlrecover.engines.peers.own_data import load_own
 from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.runs import Runs, training_run

@@ -6,6 +6,8 @@ the same store goes on where its log ends.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from pdlrecover.engines.peers.circle import Task
 from pdlrecover.engines.peers.codec import MAX_ENTRIES
 from pdlrecover.engines.peers.contracts import Store
@@ -25,7 +27,13 @@ from pdlrecover.engines.peers.effects import (
 from pdlrecover.engines.peers.machine import ANSWER_BYTES, Machine
 from pdlrecover.engines.peers.messages import Entry
 from pdlrecover.engines.peers.said import Promise, recalled
+from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.recovery.requests import Vector
 
+OTHERWISE = (
+    "what is stored of this run was asked for in another way than this version of the software "
+    "asks; nothing is lost: go on with the version that began it"
+)
 Outcome = Send | Compute | Blame | Note | Halt
 
 
@@ -47,15 +55,33 @@ class Participant:
         """Go through what the store has, and begin the first step that it has not."""
         self.started = True
         self.task = self.driver.start()
-        log = self._store.log(self._run)
+        try:
+            self._replay(self._store.log(self._run))
+        except HistoryError:
+            raise
+        except (ValueError, IndexError) as error:
+            raise PlanError(OTHERWISE) from error
+        self._keep_model()
+        step = self.machine.step
+        return self._begin(now, self._recall("step", step), self._recall("rows", step))
+
+    def _replay(self, log: Sequence[Entry]) -> None:
+        """Give the method what was opened; raise if it now asks otherwise than it did then.
+
+        The last model that it asks at tells: it depends on everything before.
+        """
+        last: tuple[int, Vector] | None = None
         for step, entry in enumerate(log):
+            if self.task is None:
+                raise PlanError(OTHERWISE)
+            if self.driver.at is not None:
+                last = step, self.driver.at
             if step == len(log) - 1:
                 self._recall_said(entry)
             self.machine.replay(entry)
             self.task = self.driver.answer(entry)
-        self._keep_model()
-        step = self.machine.step
-        return self._begin(now, self._recall("step", step), self._recall("rows", step))
+        if last and not np.array_equal(self._store.asked_at(self._run, last[0]), last[1]):
+            raise PlanError(OTHERWISE)
 
     def contribute(self, step: int, dealt: Dealt, now: float) -> list[Outcome]:
         """Take what a `Compute` came to."""
@@ -120,7 +146,10 @@ class Participant:
     def _keep_model(self) -> None:
         """Keep what the method came to, if it has; what was promised in its steps is done with."""
         if self.driver.model is not None:
-            self._store.finish(self._run, self.driver.model)
+            if not np.array_equal(
+                self._store.finish(self._run, self.driver.model), self.driver.model
+            ):
+                raise PlanError(OTHERWISE)
             if self._store.recall(self._name("rows")):
                 self._store.remember(self._name("rows"), b"")
 

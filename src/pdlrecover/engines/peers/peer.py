@@ -25,8 +25,9 @@ from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers.council import Council
 from pdlrecover.engines.peers.desk import Desk
 from pdlrecover.engines.peers.effects import Blame, Compute, Halt, Note, Send
+from pdlrecover.engines.peers.link import Limits, Tls
 from pdlrecover.engines.peers.messages import NOTHING
-from pdlrecover.engines.peers.network import Limits, Network, Tls
+from pdlrecover.engines.peers.network import Network
 from pdlrecover.engines.peers.participant import Outcome, Participant
 from pdlrecover.engines.peers.report import serve_control, serve_metrics
 from pdlrecover.engines.peers.runs import Runs
@@ -69,7 +70,10 @@ class Peer:
         one_blas_thread()
         runs.folder.mkdir(parents=True, exist_ok=True)
         members, deadlines = runs.membership.peers, runs.membership.deadlines
-        limits = limits or Limits(message_bytes=runs.largest_message, deadline=deadlines.message)
+        largest = runs.largest_message
+        limits = limits or Limits(
+            message_bytes=largest, queued_bytes=2 * largest, deadline=deadlines.message
+        )
         self.runs, self.folder = runs, runs.folder
         self.names = [peer.name for peer in members]
         circle = runs.circle(NOTHING, range(runs.peers))

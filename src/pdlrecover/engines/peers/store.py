@@ -14,6 +14,7 @@ class MemoryStore:
         self._logs: dict[bytes, list[Entry]] = {}
         self._shares: dict[tuple[bytes, int], dict[int, Elements]] = {}
         self._models: dict[bytes, list[Vector]] = {}
+        self._asked_at: dict[tuple[bytes, int], Vector] = {}
         self._finished: set[bytes] = set()
         self._memory: dict[str, bytes] = {}
 
@@ -35,15 +36,21 @@ class MemoryStore:
         """Append an entry, this peer's shares of it, and the model."""
         log = self._logs.setdefault(run, [])
         self._shares[run, len(log)] = dict(shares)
-        log.append(entry)
         if model is not None:
+            self._asked_at[run, len(log)] = model.copy()
             self._models.setdefault(run, []).append(model.copy())
+        log.append(entry)
 
-    def finish(self, run: bytes, model: Vector) -> None:
-        """Keep the model that a run came to."""
+    def asked_at(self, run: bytes, step: int) -> Vector:
+        """Return the model that a step asked for updates at."""
+        return self._asked_at[run, step]
+
+    def finish(self, run: bytes, model: Vector) -> Vector:
+        """Keep the model that a run came to, unless it has come to one; return what is kept."""
         if run not in self._finished:
             self._finished.add(run)
             self._models.setdefault(run, []).append(model.copy())
+        return self._models[run][-1]
 
     def models(self, run: bytes) -> Sequence[Vector]:
         """Return the models of a run."""
