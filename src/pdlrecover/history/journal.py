@@ -132,16 +132,15 @@ class Journal:
             self._write(change)
             return self.state.head
 
-    def put_checkpoint(self, name: str, content: bytes, *, head: bool = True) -> None:
-        """Store bytes under a name, over what was there; see `Vault.put_checkpoint` for `head`."""
-        key = checkpoint_key(name)
+    def put_checkpoints(self, contents: Mapping[str, bytes], *, head: bool = True) -> None:
+        """Store bytes under names, over what was there; see `Vault.put_checkpoints` for `head`."""
 
         def change(write: "_Write") -> State:
-            known = {**self.state.checkpoints, name: write.put(key, content)}
-            return replace(self.state, checkpoints=known)
+            new = {name: write.put(checkpoint_key(name), c) for name, c in contents.items()}
+            return replace(self.state, checkpoints={**self.state.checkpoints, **new})
 
         with self._lock:
-            self._store.reserve(len(content))
+            self._store.reserve(sum(map(len, contents.values())))
             self._write(change, head=head)
 
     def get_checkpoint(self, name: str) -> bytes | None:

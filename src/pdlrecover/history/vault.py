@@ -219,12 +219,16 @@ class Vault:
         return ShareSum(values=total, missing=tuple(missing), damaged=tuple(damaged))
 
     def put_checkpoint(self, name: str, content: bytes, *, head: bool = True) -> None:
-        """Store a recovery's progress under a name, over what was there.
+        """Store bytes under a name: see `put_checkpoints`."""
+        self.put_checkpoints({name: content}, head=head)
+
+    def put_checkpoints(self, contents: Mapping[str, bytes], *, head: bool = True) -> None:
+        """Store a recovery's progress under names, over what was there, all in one write.
 
         Without `head` it is as durable and a third of the work: the head file is left to the next
         write, so that a database put back to before this checkpoint alone is not noticed.
         """
-        self._journal.put_checkpoint(name, content, head=head)
+        self._journal.put_checkpoints(contents, head=head)
 
     def get_checkpoint(self, name: str) -> bytes | None:
         """Return a recovery's progress, or None if there is none of that name."""

@@ -103,9 +103,7 @@ def rows_of(private):
 def proven(kind, slot, private, rows):
     """Return a dealing that commits to some rows, with the proof that other rows would have."""
     commitments = b"".join(hashlib.sha256(b"pdlrecover row" + p).digest() for p in private)
-    challenge = dealing._challenge(kind, slot, commitments)
-    table = np.ascontiguousarray(np.stack(rows[: kind.degree + 1]).T)
-    proof = F61.matmul(challenge, table).ravel()
+    proof = dealing._combined(kind, slot, commitments, np.stack(rows[: kind.degree + 1])).ravel()
     return Dealt(public=Public(commitments=commitments, proof=proof), private=tuple(private))
 
 

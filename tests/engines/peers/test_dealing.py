@@ -1,3 +1,5 @@
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -139,3 +141,19 @@ def test_the_published_combination_is_uniform_given_any_c_shares():
         )
         counts[int(made.public.proof[-1]) * 16 // F61.modulus] += 1
     assert ((counts - 25) ** 2 / 25).sum() < 44.3
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 7, 9, 10])
+def test_a_proof_is_the_combination_that_its_definition_says(blocks):
+    """Σ_b u(b div w)·v(b mod w)·row_b, and the random block, in Python's integers."""
+    kind = Kind(scheme=SCHEME, blocks=blocks, degree=VECTOR.degree, masks=False)
+    row = Seeded("row").elements(1, blocks + CHECKS)
+    found = dealing._combined(kind, SLOT, b"commitments", row)
+    width = next(w for w in range(1, 99) if w * w >= blocks)
+    lines = -(-blocks // width)
+    source = Seeded(hashlib.sha256(b"pdlrecover challenge" + SLOT + b"commitments").hexdigest())
+    v, u = source.elements(width, CHECKS).tolist(), source.elements(lines, CHECKS).tolist()
+    numbers = row[0].tolist()
+    for i in range(CHECKS):
+        terms = (u[b // width][i] * v[b % width][i] * numbers[b] for b in range(blocks))
+        assert found[i, 0] == (sum(terms) + numbers[blocks + i]) % F61.modulus

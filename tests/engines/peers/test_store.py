@@ -84,9 +84,10 @@ def test_shares_that_are_not_here_are_missing_not_zero(reopen):
 def test_the_last_memory_under_a_name_counts(reopen):
     store = reopen()
     assert store.recall("a") is None
-    store.remember("a", b"1")
-    store.remember("a", b"2")
+    store.remember({"a": b"1", "b": b"3"})
+    store.remember({"a": b"2"})
     assert reopen().recall("a") == b"2"
+    assert reopen().recall("b") == b"3"
 
 
 def test_models_are_kept_with_their_steps_and_the_last_one_at_the_end(reopen):
@@ -164,7 +165,7 @@ def test_a_step_that_was_reserved_finds_room_for_what_it_remembers_too(tmp_path,
         f_bavail, f_frsize = 0, 4096
 
     monkeypatch.setattr(os, "statvfs", lambda path: Full)
-    store.remember("step", bytes(8 * 100_000 * 3))
+    store.remember({"step": bytes(8 * 100_000 * 3)})
     kept = {0: np.arange(100_000), 2: np.arange(100_000)}
     store.commit(run, entry(0), kept, np.zeros(100_000))
     with pytest.raises(HistoryError, match="no room"):

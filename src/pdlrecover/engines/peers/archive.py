@@ -10,7 +10,7 @@ logs stay on disk, and are read when they are asked for.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import overload
 
@@ -121,9 +121,9 @@ class Archive:
         found = vault.sum(step, dealers)
         return found.values if found.whole else None
 
-    def remember(self, name: str, value: bytes) -> None:
-        """Keep a small value under a name."""
-        self._vault(self._training).put_checkpoint(name, value, head=False)
+    def remember(self, values: Mapping[str, bytes]) -> None:
+        """Keep values under names, in one write."""
+        self._vault(self._training).put_checkpoints(values, head=False)
 
     def recall(self, name: str) -> bytes | None:
         """Return what is remembered under a name."""

@@ -162,10 +162,15 @@ class _Array:
         numbers: bytes = value.astype("<i8").tobytes()
         return struct.pack("<I", len(value)) + numbers
 
+    def _fit(self, values: Any) -> bool:
+        if self.low == 0:  # as unsigned numbers, negative ones are the largest: one look is enough
+            return bool(values.view(np.uint64).max() <= self.high)
+        return bool(self.low <= values.min() and values.max() <= self.high)
+
     def read(self, reader: _Reader) -> Any:
         size = _count(reader, MAX_ELEMENTS, 8)
         values = np.frombuffer(reader.take(8 * size), dtype="<i8").astype(np.int64)
-        if size and not (self.low <= values.min() and values.max() <= self.high):
+        if size and not self._fit(values):
             raise CodecError(f"numbers from {self.low} to {self.high} are expected here")
         return values
 

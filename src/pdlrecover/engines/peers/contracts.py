@@ -1,6 +1,6 @@
 """What the protocol needs from outside: keys, and a place for what must survive a crash."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pdlrecover.engines.peers.messages import Entry
@@ -63,8 +63,8 @@ class Store(Protocol):
     def shares(self, run: bytes, step: int, dealers: Sequence[int]) -> Elements | None:
         """Return the sum of this peer's shares of these dealers; None if it lacks one."""
 
-    def remember(self, name: str, value: bytes) -> None:
-        """Keep a small value under a name, instead of the one before."""
+    def remember(self, values: Mapping[str, bytes]) -> None:
+        """Keep values under names, instead of those before: all of them or none."""
 
     def recall(self, name: str) -> bytes | None:
         """Return what is remembered under a name."""

@@ -340,7 +340,7 @@ class Council:
         ]
         passed = [digest.hex() for digest in self._passed]
         saved = json.dumps({"removals": told, "passed": passed})
-        self._store.remember(_MEMORY, saved.encode())
+        self._store.remember({_MEMORY: saved.encode()})
 
     def _place(self) -> Header:
         return self._circle.place(0, self._after, NOTHING, 0)

@@ -5,7 +5,9 @@ P_b of degree k − 1 (of updates, k = c + ℓ; of zero masks, k = c + 2ℓ − 
 
 1. It adds `CHECKS` random blocks R_i of the same kind, and commits to every peer's row, random
    blocks included, by H(nonce ‖ row) with a nonce of 64 random bytes.
-2. Coefficients r_ib are drawn from the hash of all commitments: after the shares are fixed.
+2. Coefficients r_ib are drawn from the hash of all commitments: after the shares are fixed. With
+   the blocks as a table of about √B rows and columns, r_ib = u_i(row of b)·v_i(column of b): 2√B
+   random numbers are drawn instead of B, and a combination is a product of matrices.
 3. It publishes the polynomials R_i + Σ_b r_ib·P_b, by their values at the first k peers' points.
    The random blocks make them uniform, so they tell nothing.
 4. Peer j takes its row if it is the one committed to, and if its combination has the published
@@ -14,8 +16,9 @@ P_b of degree k − 1 (of updates, k = c + ℓ; of zero masks, k = c + 2ℓ − 
 Rules:
 
 - If all rows that honest peers take are not on polynomials of degree below k, the combination is on
-  one with probability 1/q for each of the CHECKS. A dealer may try many commitments in search of
-  coefficients that suit it, so one check of 61 bits would be too few; two make 122.
+  one with probability 2/q for each of the CHECKS (Schwartz-Zippel: u and v enter with degree 2). A
+  dealer may try many commitments in search of coefficients that suit it, so one check of 60 bits
+  would be too few; two make 120.
 - A peer with a bad row can prove it: it shows the row, which only fits the dealer's own signed
   commitment. Nobody can prove that of an honest dealer.
 - Nonces are twice as long as the hash, so that a commitment fits every row about as often as any
@@ -24,6 +27,7 @@ Rules:
 """
 
 import hashlib
+import math
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,8 +42,6 @@ from pdlrecover.sharing import Scheme, zero_masks
 CHECKS = 2
 NONCE_BYTES = 64
 _STATEMENT = b"pdlrecover dealing\0"
-_CACHED = 1 << 13
-"""Products run over so many blocks at a time, to stay in the cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +131,7 @@ def _dealt(kind: Kind, rows: Elements, random: Elements, slot: bytes, source: So
         nonce + row.astype("<i8").tobytes() for nonce, row in zip(nonces, table, strict=True)
     )
     commitments = b"".join(_commitment(part) for part in private)
-    challenge = _challenge(kind, slot, commitments)
-    values = F61.matmul(challenge, np.ascontiguousarray(table[: kind.degree + 1].T))
+    values = _combined(kind, slot, commitments, table[: kind.degree + 1])
     return Dealt(public=Public(commitments=commitments, proof=values.ravel()), private=private)
 
 
@@ -173,12 +174,7 @@ def row_of(kind: Kind, slot: bytes, public: Public, peer: int, private: bytes) -
         return None
     if len(public.proof) != CHECKS * (kind.degree + 1):
         return None
-    challenge = _challenge(kind, slot, public.commitments)
-    mine = np.zeros(CHECKS, dtype=np.int64)
-    for start in range(0, len(row), _CACHED):
-        part = slice(start, start + _CACHED)
-        products = F61.multiply(challenge[:, part], row[None, part])
-        mine = F61.add(mine, F61.sum(products, axis=1))
+    mine = _combined(kind, slot, public.commitments, row[None])[:, 0]
     target = int(kind.scheme.points[peer])
     weights = _rows(tuple(_points(kind).tolist()), (target,))
     expected = F61.matmul(_proof(kind, public), np.ascontiguousarray(weights.T))[:, 0]
@@ -189,13 +185,20 @@ def _commitment(private: bytes) -> bytes:
     return hashlib.sha256(b"pdlrecover row" + private).digest()
 
 
-def _challenge(kind: Kind, slot: bytes, commitments: bytes) -> Elements:
-    """Return (CHECKS, blocks + CHECKS) coefficients: random, and 1 for its random block."""
+def _combined(kind: Kind, slot: bytes, commitments: bytes, rows: Elements) -> Elements:
+    """Return the random combinations of each row, (CHECKS, rows), its random blocks added."""
     if kind.blocks < 1:
         raise ShareError("a dealing has at least one block")
+    columns = math.isqrt(kind.blocks - 1) + 1
+    lines = -(-kind.blocks // columns)
     seed = hashlib.sha256(b"pdlrecover challenge" + slot + commitments).hexdigest()
-    drawn = Seeded(seed).elements(CHECKS, kind.blocks)
-    return np.concatenate([drawn, np.eye(CHECKS, dtype=np.int64)], axis=1)
+    source = Seeded(seed)
+    v, u = source.elements(columns, CHECKS), source.elements(lines, CHECKS)
+    blocks = np.zeros((len(rows), lines * columns), dtype=np.int64)
+    blocks[:, : kind.blocks] = rows[:, : kind.blocks]
+    lined = F61.matmul(blocks.reshape(-1, columns), v).reshape(len(rows), lines, CHECKS)
+    sums = F61.sum(F61.multiply(lined, u[None]), axis=1)
+    return F61.add(sums, rows[:, kind.blocks :]).T
 
 
 def _points(kind: Kind) -> Elements:

@@ -4,7 +4,7 @@ What is left for the outside to do is sent, computed, or told. A participant tha
 the same store goes on where its log ends.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -128,10 +128,10 @@ class Participant:
     def _carry_out(self, effects: Sequence[Effect], now: float) -> list[Outcome]:
         out: list[Outcome] = []
         opened = False
-        for effect in effects:
+        for effect in _together(effects):
             match effect:
-                case Remember(step=step, value=value, part=part):
-                    self._store.remember(self._name(part), step.to_bytes(8, "little") + value)
+                case dict():
+                    self._store.remember({self._name(k): value for k, value in effect.items()})
                 case Opened(entry=entry, shares=shares):
                     self._store.commit(self._run, entry, shares, self.driver.at)
                     self.task = self.driver.answer(entry)
@@ -151,7 +151,7 @@ class Participant:
             ):
                 raise PlanError(OTHERWISE)
             if self._store.recall(self._name("rows")):
-                self._store.remember(self._name("rows"), b"")
+                self._store.remember({self._name("rows"): b""})
 
     def _entries(self, first: int) -> list[Entry]:
         """Return entries from a step on, as many as one message should hold."""
@@ -162,3 +162,20 @@ class Participant:
             chosen.append(log[first + len(chosen)])
             size += chosen[-1].values.nbytes
         return chosen
+
+
+def _together(
+    effects: Sequence[Effect],
+) -> Iterator[Outcome | Opened | Serve | dict[str, bytes]]:
+    """Yield the effects, and what is to be remembered at once as one dictionary by part."""
+    kept: dict[str, bytes] = {}
+    for effect in effects:
+        if isinstance(effect, Remember):
+            kept[effect.part] = effect.step.to_bytes(8, "little") + effect.value
+            continue
+        if kept:
+            yield kept
+            kept = {}
+        yield effect
+    if kept:
+        yield kept

@@ -361,7 +361,7 @@ class Peer:
         if (peer, what) not in known and sum(p == peer for p, _ in known) < most:
             known[peer, what] = time.time()
             told = [[*key, at] for key, at in known.items()]
-            self.runs.store.remember(name, json.dumps(told).encode())
+            self.runs.store.remember({name: json.dumps(told).encode()})
 
     def _recall(self, name: str) -> dict[tuple[int, str], float]:
         saved = self.runs.store.recall(name)

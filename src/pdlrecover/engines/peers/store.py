@@ -1,6 +1,6 @@
 """A store in memory: for trials on a wire that is none. What a real peer keeps is in `archive`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pdlrecover.engines.peers.messages import Entry
 from pdlrecover.field import F61, Elements
@@ -67,9 +67,9 @@ class MemoryStore:
             return None
         return F61.combine([1] * len(dealers), [held[dealer] for dealer in dealers])
 
-    def remember(self, name: str, value: bytes) -> None:
-        """Keep a small value under a name."""
-        self._memory[name] = value
+    def remember(self, values: Mapping[str, bytes]) -> None:
+        """Keep values under names."""
+        self._memory.update(values)
 
     def recall(self, name: str) -> bytes | None:
         """Return what is remembered under a name."""
