@@ -308,7 +308,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="where the result record goes")
     parser.add_argument("--quick", action="store_true", help="five peers, few rounds")
     parser.add_argument("--peers", type=int, nargs="+", default=[10, 20], choices=TOLERANCES)
-    parser.add_argument("--rounds", type=int, default=240, help="of training, at the first size")
+    parser.add_argument("--rounds", type=int, default=400, help="of training, at the first size")
     parser.add_argument("--bare-rounds", type=int, default=8, help="of the exchange, each time")
     parser.add_argument(
         "--folder", type=Path, help="where the peers' files go, and stay; else a temporary place"

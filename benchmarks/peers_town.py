@@ -117,10 +117,16 @@ class Town:
             time.sleep(0.1)
 
     def remove(self, removed: range, method: str) -> str:
-        """Let the peers remove some of them by a method; return how the recovery's files begin."""
+        """Let the peers remove some of them by a method; return how the recovery's files begin.
+
+        The same ones may be removed twice, which nobody with secrets would accept.
+        """
         names = [self.folder(me).name for me in removed]
         told = {"removed": names, "reason": "malicious", "method": method}
-        removal = self._ask(0, do="propose-removal", **told)["removal"]
+        answer = self._ask(0, do="propose-removal", accept_differencing=True, **told)
+        if "removal" not in answer:
+            raise SystemExit(f"the removal is refused: {answer['error']}")
+        removal = answer["removal"]
         for me in range(1, self.peers // 2 + 1):
             while "approved" not in self._ask(me, do="approve", removal=removal):
                 time.sleep(0.2)

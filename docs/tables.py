@@ -43,11 +43,13 @@ def peers() -> list[str]:
     rows = [
         row("", *(f"{s['peers']} peers" for s in sizes)),
         "|---" * (len(sizes) + 1) + "|",
+        row("rounds of the training", *(str(s["rounds"]) for s in sizes)),
         row("exact round, s", *(f"{s['exact']['seconds']:.2f}" for s in sizes)),
         row("estimate of up to 5 rounds, s", *(f"{s['estimated']['seconds']:.2f}" for s in sizes)),
         row("bare exchange of the same bytes, s", *(_bare(s, "exchange_seconds") for s in sizes)),
         row("sent by a peer in an exact round, MB", *(_megabytes(s["exact"]) for s in sizes)),
-        row("memory of a peer with its mapped files, MB", *(_memory(s, "most") for s in sizes)),
+        row("memory of a peer's own, MB", *(_memory(s, "own") for s in sizes)),
+        row("… with mapped files and libraries, MB", *(_memory(s, "most") for s in sizes)),
         row("processor ms of a peer in an exact round", *(_processor(s) for s in sizes)),
     ]
     for name in dict.fromkeys(name for s in sizes for name in s["ratios"]):
