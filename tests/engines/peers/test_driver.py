@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from wire import SETTINGS, TRAINING, Setup, same_models
+from wire import FEDERATION, SETTINGS, TRAINING, Setup, same_models
 
 from pdlrecover import Tolerance
+from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.effects import Note
 from pdlrecover.errors import PlanError
 
@@ -102,3 +103,32 @@ def test_updates_that_the_training_opened_are_not_dealt_again(setting):
     assert [len(entry.dealers) for entry in log[:3]] == [0, 4, 4]
     expected = simulation.recover((1, 4), "retrain-k", reason="malicious", settings=SETTINGS)
     np.testing.assert_array_equal(same_models(recovered), expected.weights)
+
+
+def test_retraining_works_where_only_the_last_rounds_and_the_first_are_kept(tmp_path):
+    setup, rounds = Setup(6, TOLERANCE), 5
+    code = setup.contribution(0).code
+    setup.stores = [
+        Archive(
+            tmp_path / str(peer),
+            bytes(32),
+            training=TRAINING,
+            federation=FEDERATION,
+            peer=peer,
+            peers=6,
+            parameters=code.length - 1,
+            blocks=setup.scheme.quorums.blocks(code.length),
+            keep=2,
+        )
+        for peer in range(6)
+    ]
+    network = setup.train(rounds=rounds)
+    assert {store.shares_from(TRAINING) for store in setup.stores} == {3}
+    recovered = setup.recover(network, (1, 4), method="retrain")
+    expected = setup.simulation(rounds).recover((1, 4), "retrain", reason="malicious")
+    np.testing.assert_array_equal(same_models(recovered), expected.weights)
+    replayed = setup.recover(network, (1, 4), method="historical", run=False)
+    replayed.run(until=20.0)
+    assert not any(p.finished for p in replayed.participants.values())
+    for store in setup.stores:
+        store.close()
