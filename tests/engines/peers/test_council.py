@@ -407,8 +407,10 @@ def test_peers_without_any_removal_still_hear_from_each_other():
 
 
 TEXT = st.text(st.sampled_from("a\n\x1b\0é€😀=+:.9"), max_size=250)
+LONG = st.integers(200, 250).map(lambda n: "😀" * n)
 METHOD = st.one_of(
     TEXT,
+    LONG,
     st.builds(
         "{}:{}={}".format,
         st.sampled_from(["pdlrecover", "auto", "retrain-k", "historical", "crab", "fedrecovery"]),
@@ -418,24 +420,24 @@ METHOD = st.one_of(
 )
 PROPOSALS = st.builds(
     m.RemovalProposal,
-    removed=st.lists(st.integers(0, 9), max_size=4).map(tuple),
-    reason=st.one_of(st.sampled_from(["left", "malicious"]), TEXT),
+    removed=st.lists(st.integers(0, 9), max_size=4).map(sorted).map(tuple),
+    reason=st.one_of(st.sampled_from(["left", "malicious"]), LONG, TEXT),
     method=st.one_of(st.sampled_from(["pdlrecover", "retrain"]), METHOD),
     accept_differencing=st.booleans(),
-    after=st.sampled_from([LOG, bytes(32)]),
-    settings=st.one_of(st.just(RECOVERY.told()), TEXT),
+    after=st.sampled_from([LOG, LOG, LOG, bytes(32)]),
+    settings=st.sampled_from([RECOVERY.told(), RECOVERY.told(), "😀" * 250]),
 )
 
 
 @settings(deadline=None)
-@given(body=st.one_of(BODIES, PROPOSALS))
-def test_whatever_a_peer_signs_is_answered_and_raises_nothing(body):
+@given(body=BODIES, proposal=PROPOSALS)
+def test_whatever_a_peer_signs_is_answered_and_raises_nothing(body, proposal):
     circle = SETUP.circle(1, m.NOTHING, range(7))
-    data = circle.send(circle.place(0, LOG, m.NOTHING, 0), body, 0).data
-    asked = council(0)
-    assert isinstance(asked.receive(data, 1), list)
-    assert isinstance(asked.receive(data, 1), list)
-    assert isinstance(council(0, log=None).receive(data, 1), list)
+    asked, training = council(0), council(0, log=None)
+    for each in (body, proposal, proposal):
+        data = circle.send(circle.place(0, LOG, m.NOTHING, 0), each, 0).data
+        assert isinstance(asked.receive(data, 1), list)
+        assert isinstance(training.receive(data, 1), list)
 
 
 @pytest.mark.parametrize(
