@@ -2,7 +2,7 @@
 
     federation = Federation.simulate(model, datasets, tolerance=Tolerance(colluders=6, dropouts=6))
     federation.train(rounds=300, learning_rate=0.1)
-    recovered = federation.recover(remove=[3, 7], reason="malicious")
+    recovered = federation.recover(remove=[3, 7])
     recovered.model      # your torch module with the recovered weights
     recovered.ledger     # what was opened, of whom, at what cost
 
@@ -12,9 +12,8 @@ Rules:
   gives the same numbers faster.
 - Removal can be differenced: the sum over all peers, opened in training, minus the sum over the
   kept ones, opened in recovery, is the removed peers' sum. Of one honest leaver, that is its own
-  update, and c colluding leavers can take their own part out. So fewer than c + 2 leavers are not
-  removed unless that is accepted by name, nor are two kept sets recovered that differ by fewer. In
-  the clear nobody has shares to collude on, and two leavers are enough.
+  update. So a removal of fewer than two honest peers is refused unless accepted by name,
+  and so are two recoveries whose kept peers differ by one.
 - Colluders know their own part of a sum, so at least two more peers than they are take part in it.
 - The history is kept for each peer alone where that fits the budget; else cohorts must be named.
 """
@@ -232,7 +231,6 @@ class Federation:
             reason=reason,
             accept_differencing=accept_differencing,
             earlier=self._recovered,
-            clear=self.clear,
         )
         if not self.clear:
             check_company(len(kept), tolerance)

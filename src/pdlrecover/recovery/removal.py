@@ -4,7 +4,7 @@
   kept ones, opened in recovery, is the removed peers' sum. Of one honest leaver, that is its own
   update. And c colluders may be among the leavers, and take their own part out. So fewer than c + 2
   leavers are not removed unless that is accepted by name, nor are two kept sets recovered that
-  differ by fewer.
+  differ by fewer. (In a simulation nobody colludes, and two leavers are enough.)
 - More generally, no single honest peer's part may follow from the sums that were opened and what c
   colluders know: no combination of their 0/1 vectors has 1 to c + 1 non-zero entries, the columns
   of peers declared malicious left out. `check_differences` holds that, round by round where peers
@@ -33,12 +33,12 @@ def check_removal(
     reason: str,
     accept_differencing: bool,
     earlier: Iterable[frozenset[int]] = (),
-    clear: bool = False,
+    colluders: int = 0,
 ) -> list[int]:
     """Check that these of so many peers can be removed; return who is kept.
 
-    `earlier` has the kept peers of recoveries that were run before. In the clear there are no
-    shares to collude on, and two leavers are enough.
+    `earlier` has the kept peers of recoveries that were run before; so many colluders may be among
+    the leavers.
     """
     removed = set(remove)
     if reason not in get_args(Reason):
@@ -57,7 +57,7 @@ def check_removal(
     kept = everybody - removed
     if reason == "left" and not accept_differencing:
         for before in (everybody, *earlier):
-            _check_difference(before ^ kept, 0 if clear else tolerance.colluders)
+            _check_difference(before ^ kept, colluders)
     return sorted(kept)
 
 

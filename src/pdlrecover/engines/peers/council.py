@@ -257,6 +257,7 @@ class Council:
             tolerance=quorums.tolerance,
             reason=proposal.reason,
             accept_differencing=proposal.accept_differencing,
+            colluders=quorums.tolerance.colluders,
         )
         for present in set(self._rounds[: self._opened(proposal)]):
             check_company(len(present.intersection(kept)), quorums.tolerance)

@@ -43,11 +43,7 @@ def times(name: str, title: str, attack: str, published: paper.Times) -> Reprodu
             for seed in (scale.seeds if m == scale.typical else scale.seeds[:1])
         ]
         first = [c for c in clear if c.seed == scale.seeds[0]]
-        shared = [
-            replace(c, clear=False, accept_differencing=c.leavers > 0)
-            for c in first
-            if len(c.removed) == scale.typical
-        ]
+        shared = [replace(c, clear=False) for c in first if len(c.removed) == scale.typical]
         return clear + shared
 
     def document(scale: Scale, results: Results) -> Document:
