@@ -12,7 +12,7 @@ Rules:
   gives the same numbers faster.
 - Removal can be differenced: the sum over all peers, opened in training, minus the sum over the
   kept ones, opened in recovery, is the removed peers' sum. Of one honest leaver, that is its own
-  update. So a removal of fewer than `MIN_LEAVERS` honest peers is refused unless accepted by name,
+  update. So a removal of fewer than two honest peers is refused unless accepted by name,
   and so are two recoveries whose kept peers differ by one.
 - Colluders know their own part of a sum, so at least two more peers than they are take part in it.
 - The history is kept for each peer alone where that fits the budget; else cohorts must be named.

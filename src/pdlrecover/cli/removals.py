@@ -24,7 +24,7 @@ def propose_removal(
     accept_differencing: Annotated[
         bool,
         typer.Option(
-            "--accept-differencing", help="Remove a single leaver although it reveals it."
+            "--accept-differencing", help="Remove few leavers although it may reveal one."
         ),
     ] = False,
 ) -> None:

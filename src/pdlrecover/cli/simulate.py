@@ -188,7 +188,7 @@ def simulate(
     accept_differencing: Annotated[
         Switch,
         typer.Option(
-            "--accept-differencing", help="Remove a single leaver although it reveals it."
+            "--accept-differencing", help="Remove few leavers although it may reveal one."
         ),
     ] = None,
 ) -> None:

@@ -96,7 +96,7 @@ class Config:
     bound: float = 10.0
     """The public L2 bound of an update."""
     accept_differencing: bool = False
-    """Remove a single honest leaver although that reveals its updates."""
+    """Remove fewer honest leavers than hide each other's updates."""
 
     def __post_init__(self) -> None:
         counts = ("malicious", "undetected", "accused", "leavers", "absent", "lying", "seed")

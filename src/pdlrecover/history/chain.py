@@ -5,8 +5,6 @@ Rules:
 - A round's manifest names every record of the round by its nonce and tag, and holds the digest of
   the manifest before it. Its own digest is the *link* of the round; the last link is the head. So
   a record or a round that is taken out, put back from elsewhere or replaced does not fit.
-- The *public* link covers only what all peers have in common: H(public link before, t, H(w̄_t),
-  dealers). Peers that agree have the same one.
 - The state (rounds, head, which shares are kept, checkpoints) is rewritten by every write, and
   counts them. It also stands in a file of its own, sealed, written after every round, and after
   checkpoints that ask for it.
@@ -19,8 +17,6 @@ only if the head were compared with one that somebody else remembers; no engine 
 
 import hashlib
 import json
-import struct
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -36,13 +32,11 @@ class Head:
     """Rounds stored."""
     link: str
     """Digest over all of this peer's history, in hexadecimal."""
-    public: str
-    """Digest over models and dealers only: the same at every peer."""
 
     @classmethod
     def first(cls, layout: VaultLayout) -> Self:
         """Return the head of an empty history."""
-        return cls(rounds=0, link=layout.context.hex(), public=layout.public.hex())
+        return cls(rounds=0, link=layout.context.hex())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +46,8 @@ class Manifest:
     round: int
     previous: str
     """The link of the round before."""
-    public: str
-    """The public link of this round."""
     dealers: tuple[int, ...]
     """Whose updates the round's opened sum is of."""
-    model: str
-    """SHA-256 of the model, in hexadecimal; empty if the round has none."""
     records: dict[str, str]
     """Nonce and tag of every record, by its key; both in hexadecimal."""
     final: bool = False
@@ -82,8 +72,7 @@ class Manifest:
     @property
     def head(self) -> Head:
         """Where the history stands after it."""
-        rounds = self.round + (not self.final)
-        return Head(rounds=rounds, link=self.link, public=self.public)
+        return Head(rounds=self.round + (not self.final), link=self.link)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +83,7 @@ class State:
     """How many writes there have been."""
     head: Head
     shares_from: int = 0
-    """The first round whose shares are kept."""
+    """The first round from which on shares are kept; those of round 0 are, too."""
     finished: bool = False
     """Whether the run's last model is there."""
     checkpoints: dict[str, str] = field(default_factory=dict)
@@ -109,13 +98,6 @@ class State:
         """Return what `encoded` wrote down."""
         values = _decoded(content)
         return cls(**{**values, "head": Head(**values["head"])})
-
-
-def public_link(previous: str, round: int, model: str, dealers: Sequence[int]) -> str:  # noqa: A002
-    """Return H(public link before, t, H(w̄_t), dealers)."""
-    numbers = struct.pack(f">Q{len(dealers)}I", round, *dealers)
-    parts = bytes.fromhex(previous) + bytes.fromhex(model) + numbers
-    return hashlib.sha256(b"pdlrecover public link: " + parts).hexdigest()
 
 
 def _encoded(values: dict[str, Any]) -> bytes:

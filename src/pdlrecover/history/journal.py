@@ -8,7 +8,6 @@ Rules:
 - One lock: any thread may call.
 """
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pdlrecover.errors import HistoryError
-from pdlrecover.history.chain import Head, Manifest, State, public_link
+from pdlrecover.history.chain import Head, Manifest, State
 from pdlrecover.history.opening import manifest_of, opened, remember, trusted_state, unlock
 from pdlrecover.history.records import (
     OVERHEAD,
@@ -100,7 +99,10 @@ class Journal:
         keep: int | None,
         final: bool = False,
     ) -> Head:
-        """Seal, chain and write the records of the next round, and drop shares that are old."""
+        """Seal, chain and write the records of the next round, and drop shares that are old.
+
+        Those of round 0 are not dropped: every recovery from the first model needs them.
+        """
         with self._lock:
             if self.state.finished:
                 raise HistoryError("this history is finished; start another run")
@@ -109,17 +111,13 @@ class Journal:
             rounds, kept_from = t + (not final), self.state.shares_from
             if keep is not None:
                 kept_from = max(kept_from, rounds - keep)
-            old = self._shares_of(range(self.state.shares_from, min(kept_from, t)))
-            weights = contents.get(round_key(t, Kind.MODEL))
-            model = "" if weights is None else hashlib.sha256(weights).hexdigest()
+            old = self._shares_of(range(max(1, self.state.shares_from), min(kept_from, t)))
 
             def change(write: "_Write") -> State:
                 manifest = Manifest(
                     round=t,
                     previous=before.link,
-                    public=public_link(before.public, t, model, dealers),
                     dealers=dealers,
-                    model=model,
                     records={key.hex(): write.put(key, c) for key, c in contents.items()},
                     final=final,
                 )
@@ -150,19 +148,6 @@ class Journal:
             if expected is None:
                 return None
             return opened(self.sealer, transaction, checkpoint_key(name), expected)
-
-    def drop_checkpoint(self, name: str) -> None:
-        """Delete what was stored under a name."""
-
-        def change(write: "_Write") -> State:
-            write.drop([checkpoint_key(name)])
-            known = {k: v for k, v in self.state.checkpoints.items() if k != name}
-            return replace(self.state, checkpoints=known)
-
-        with self._lock:
-            if name in self.state.checkpoints:
-                self._store.reserve(0)
-                self._write(change)
 
     def _write(self, change: Callable[["_Write"], State], *, head: bool = True) -> None:
         """Make a change and write the state after it, all at once; then remember the head."""

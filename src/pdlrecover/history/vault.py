@@ -9,7 +9,7 @@ Rules:
 - Rounds come in order, from 0. A round that this peer missed is committed without shares.
 - All records are sealed (`records`) and chained (`chain`). Models and sums are public to the peers,
   and still nothing can be read off a stolen disk without the key.
-- Shares may be kept of the last rounds only; models are always kept.
+- Shares may be kept of the last rounds only, and of round 0; models are always kept.
 - `reserve` before a round, so that a full disk stops the peer between rounds.
 
 The key must be kept elsewhere: who has the folder and the key has everything, and who has lost the
@@ -79,8 +79,9 @@ class Vault:
     ) -> None:
         """Open the history in this folder, or start one.
 
-        `keep` is how many rounds' shares are kept (all if not given), `limit` how many bytes the
-        file may have, `accept_rollback` goes on from a database that is known to be an old copy.
+        `keep` is of how many last rounds shares are kept, besides round 0 (all if not given),
+        `limit` how many bytes the file may have, `accept_rollback` goes on from a database that is
+        known to be an old copy.
         """
         if keep is not None and keep < 1:
             raise HistoryError(f"the shares of at least 1 round must be kept, got {keep}")
@@ -123,7 +124,7 @@ class Vault:
 
     @property
     def shares_from(self) -> int:
-        """The first round whose shares are kept."""
+        """The first round from which on shares are kept; those of round 0 are, too."""
         return self._journal.state.shares_from
 
     @property
@@ -233,15 +234,6 @@ class Vault:
     def get_checkpoint(self, name: str) -> bytes | None:
         """Return a recovery's progress, or None if there is none of that name."""
         return self._journal.get_checkpoint(name)
-
-    def drop_checkpoint(self, name: str) -> None:
-        """Forget a recovery's progress."""
-        self._journal.drop_checkpoint(name)
-
-    @property
-    def checkpoints(self) -> tuple[str, ...]:
-        """The names of the checkpoints there are."""
-        return tuple(sorted(self._journal.state.checkpoints))
 
     def _opens(self, key: bytes, record: memoryview, expected: str | None, out: Elements) -> bool:
         """Say whether a share is the one that was stored, and write it to `out` if so."""

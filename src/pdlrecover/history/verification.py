@@ -144,7 +144,7 @@ def _verified(store: Store, key: bytes, layout: VaultLayout | None) -> Verificat
     return Verification(
         damage=tuple(damage),
         rounds=rounds,
-        whole=tuple(t for t in range(state.shares_from, rounds) if t not in spoilt),
+        whole=tuple(t for t in range(rounds) if not _dropped(state, t) and t not in spoilt),
         models=tuple(t for t in range(rounds + state.finished) if t not in lost),
     )
 
@@ -191,7 +191,7 @@ class _Look:
     def _in_round(self, t: int) -> Iterator[Damage]:
         known = manifest_of(self._sealer, self._transaction, t).records
         named = {bytes.fromhex(key): expected for key, expected in known.items()}
-        dropped = t < self._state.shares_from
+        dropped = _dropped(self._state, t)
         for key, expected in named.items():
             if not (dropped and placed(key) == (t, Kind.SHARE)):
                 yield from self._as_stored(key, expected)
@@ -271,6 +271,11 @@ def _damage(key: bytes, what: str) -> Damage:
     return Damage(
         where=described(key), what=what, round=place[0], kind=Kind(place[1]) if known else None
     )
+
+
+def _dropped(state: State, t: int) -> bool:
+    """Say whether the shares of a round were dropped on purpose: never those of round 0."""
+    return 1 <= t < state.shares_from
 
 
 def _ranges(numbers: tuple[int, ...]) -> str:

@@ -1,5 +1,6 @@
 """Every recovery method by its name."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -181,5 +182,8 @@ def check_plan(name: str, settings: Settings, *, rounds: int, removed: int) -> N
     varied = settings.varied(overrides)
     if base in SCHEDULED:
         varied.options.schedule.check(rounds)
+    for key in overrides.keys() & {"rounds", *FRACTIONS}:
+        if not 0 < overrides[key] < math.inf:
+            raise PlanError(f"{name!r} cannot run: {key} must be above 0 and finite")
     if METHODS[base].removes and not removed:
         raise PlanError(f"{base} takes away what removed peers have done, and nobody is removed")

@@ -2,23 +2,25 @@
 
 - Removal can be differenced: the sum over all peers, opened in training, minus the sum over the
   kept ones, opened in recovery, is the removed peers' sum. Of one honest leaver, that is its own
-  update. So a removal of fewer than `MIN_LEAVERS` honest peers is refused unless accepted by name,
-  and so are two recoveries whose kept peers differ by one.
-- More generally, no single honest peer's part may follow from the sums that were opened: no vector
-  with one non-zero entry is a combination of their 0/1 vectors, the columns of peers declared
-  malicious left out. `check_differences` holds that, round by round where peers were absent.
-- Colluders know their own part of a sum, so at least two more peers than they are take part in it.
+  update. And c colluders may be among the leavers, and take their own part out. So fewer than c + 2
+  leavers are not removed unless that is accepted by name, nor are two kept sets recovered that
+  differ by fewer. (In a simulation nobody colludes, and two leavers are enough.)
+- More generally, no single honest peer's part may follow from the sums that were opened and what c
+  colluders know: no combination of their 0/1 vectors has 1 to c + 1 non-zero entries, the columns
+  of peers declared malicious left out. `check_differences` holds that, round by round where peers
+  were absent.
+- For the same reason at least c + 2 peers take part in a sum.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Iterator, Sequence
+from math import comb
 from typing import Literal, get_args
 
 from pdlrecover.errors import PlanError
 from pdlrecover.sharing import Tolerance
 
-MIN_LEAVERS = 2
-"""Fewer honest leavers than this are not removed unless differencing is accepted."""
+MAX_COMBINATIONS = 10_000
+"""So many combinations of the sums of a round are looked at; more are refused."""
 
 Reason = Literal["left", "malicious"]
 
@@ -31,10 +33,12 @@ def check_removal(
     reason: str,
     accept_differencing: bool,
     earlier: Iterable[frozenset[int]] = (),
+    colluders: int = 0,
 ) -> list[int]:
     """Check that these of so many peers can be removed; return who is kept.
 
-    `earlier` has the kept peers of recoveries that were run before.
+    `earlier` has the kept peers of recoveries that were run before; so many colluders may be among
+    the leavers.
     """
     removed = set(remove)
     if reason not in get_args(Reason):
@@ -53,62 +57,101 @@ def check_removal(
     kept = everybody - removed
     if reason == "left" and not accept_differencing:
         for before in (everybody, *earlier):
-            _check_difference(before ^ kept)
+            _check_difference(before ^ kept, colluders)
     return sorted(kept)
 
 
 def check_differences(
     kept: frozenset[int],
     *,
-    earlier: Collection[frozenset[int]],
-    rounds: Iterable[frozenset[int]],
+    rounds: Iterable[tuple[frozenset[int], frozenset[frozenset[int]]]],
+    colluders: int,
     malicious: frozenset[int] = frozenset(),
     now_malicious: frozenset[int] = frozenset(),
 ) -> None:
-    """Refuse sums over the kept peers that would single out an honest one.
+    """Refuse sums over the kept peers that would single out an honest one for so many colluders.
 
-    `earlier` has the kept peers of recoveries that were run before, `rounds` who dealt in each
-    round of the training, `malicious` those whose part need not be hidden, `now_malicious` those
-    of whom that is said with this removal. What follows from earlier sums already is not refused.
+    `rounds` has, for each training round that the recovery opens a sum of, who dealt in it and the
+    kept peers of the other recoveries that open one of it; `malicious` those whose part need not be
+    hidden, `now_malicious` those of whom that is said with this removal. What follows from the
+    others' sums already is not refused.
     """
-    for present in set(rounds):
-        before = [present, *(present & others for others in earlier)]
-        known = singled_out([each - malicious for each in before])
-        hidden = malicious | now_malicious
-        if found := singled_out([each - hidden for each in (*before, present & kept)]) - known:
+    hidden = malicious | now_malicious
+    for present, others in set(rounds):
+        before = [present, *(present & other for other in others)]
+        known = exposed([each - malicious for each in before], colluders)
+        found = exposed([each - hidden for each in (*before, present & kept)], colluders)
+        new = [some for some in found if not any(old <= some for old in known)]
+        if new:
+            fewest = min((sorted(some) for some in new), key=lambda some: (len(some), some))
+            whose = f"one of peers {fewest}, to the others of them," if fewest[1:] else ""
             raise PlanError(
-                f"this would reveal the updates of peer {min(found)}: they follow from the sums "
-                "without the removed peers and those that were opened before, in rounds where "
-                f"{len(present)} peers took part. Remove others as well, accept it "
-                "(accept_differencing, --accept-differencing), or retrain by another method"
+                f"this would reveal the updates of {whose or f'peer {fewest[0]}'}: they follow "
+                "from the sums without the removed peers and those that were opened before, in "
+                f"rounds where {len(present)} peers took part, and {colluders} may collude. Remove "
+                "others as well, accept it (accept_differencing, --accept-differencing), or "
+                "retrain by another method"
             )
 
 
-def singled_out(sums: Sequence[frozenset[int]]) -> frozenset[int]:
-    """Return the peers whose own part is a linear combination of these sums.
+def exposed(sums: Iterable[frozenset[int]], colluders: int) -> frozenset[frozenset[int]]:
+    """Return the sets of at most c + 1 peers that some combination of these sums is about.
 
-    Peers that are in the same sums cannot be told apart: each such group is one column. A reduced
-    row echelon form has a row with a single entry wherever there is such a combination.
+    All but one of such a set may collude, and know the part of that one. Of the sets, those that
+    contain no other are all there. Peers that are in the same sums cannot be told apart: each such
+    group is one column of the sums' table. A combination with the fewest columns is, up to a
+    factor, the only one that is zero in some r − 1 columns, r being the rank.
     """
+    table = [each for each in set(sums) if each]
     groups: dict[tuple[bool, ...], list[int]] = {}
-    for peer in sorted(frozenset().union(*sums)):
-        groups.setdefault(tuple(peer in each for each in sums), []).append(peer)
-    table = [[Fraction(pattern[i]) for pattern in groups] for i in range(len(sums))]
-    done = 0
-    for column in range(len(groups)):
-        pivot = next((i for i in range(done, len(table)) if table[i][column]), None)
-        if pivot is None:
-            continue
-        table[done], table[pivot] = table[pivot], table[done]
-        top = [x / table[done][column] for x in table[done]]
-        table = [
-            top if i == done else [x - row[column] * y for x, y in zip(row, top, strict=True)]
-            for i, row in enumerate(table)
-        ]
-        done += 1
+    for peer in sorted(frozenset().union(*table)):
+        groups.setdefault(tuple(peer in each for each in table), []).append(peer)
+    rows = _independent([[int(pattern[i]) for pattern in groups] for i in range(len(table))])
+    if comb(len(groups), max(0, len(rows) - 1)) > MAX_COMBINATIONS:
+        raise PlanError(
+            f"{len(table)} sums of one round are too many to tell what follows from them; accept "
+            "it (accept_differencing, --accept-differencing), or retrain by another method"
+        )
     members = list(groups.values())
-    alone = [[m for m, x in zip(members, row, strict=True) if x] for row in table]
-    return frozenset(each[0][0] for each in alone if len(each) == 1 and len(each[0]) == 1)
+    found = set()
+    for row in _combinations(rows):
+        about = [peer for group, x in zip(members, row, strict=True) if x for peer in group]
+        if len(about) < colluders + 2:
+            found.add(frozenset(about))
+    return frozenset(found)
+
+
+Row = list[int]
+
+
+def _independent(table: Sequence[Row]) -> list[Row]:
+    """Return rows that span what these do, and none of which follows from the others."""
+    found: list[tuple[int, Row]] = []
+    for row in table:
+        for place, earlier in found:
+            row = _without(row, place, earlier)
+        if any(row):
+            found.append((next(i for i, x in enumerate(row) if x), row))
+    return [row for _, row in found]
+
+
+def _combinations(rows: list[Row], first: int = 0) -> Iterator[Row]:
+    """Yield what is left when one column after the other is made zero, until one row is left."""
+    if len(rows) == 1:
+        yield rows[0]
+        return
+    for place in range(first, len(rows[0]) if rows else 0):
+        pivot = next((i for i, row in enumerate(rows) if row[place]), None)
+        if pivot is not None:
+            others = rows[:pivot] + rows[pivot + 1 :]
+            yield from _combinations(
+                [_without(row, place, rows[pivot]) for row in others], place + 1
+            )
+
+
+def _without(row: Row, place: int, pivot: Row) -> Row:
+    """Return a multiple of a row minus a multiple of another one, with a zero in this place."""
+    return [pivot[place] * x - row[place] * y for x, y in zip(row, pivot, strict=True)]
 
 
 def check_company(together: int, tolerance: Tolerance) -> None:
@@ -121,12 +164,24 @@ def check_company(together: int, tolerance: Tolerance) -> None:
         )
 
 
-def _check_difference(between: frozenset[int]) -> None:
-    """Refuse two sums that differ by a single honest peer."""
-    if 0 < len(between) < MIN_LEAVERS:
-        raise PlanError(
+def _check_difference(between: frozenset[int], colluders: int) -> None:
+    """Refuse two sums that differ by fewer peers than hide each of them."""
+    least = colluders + 2
+    if not 0 < len(between) < least:
+        return
+    if len(between) == 1:
+        what = (
             f"removing peer {min(between)} alone would reveal its updates: the sum with it, which "
-            "was opened before, minus the sum without it is its own. Wait for another leaver and "
-            "remove both at once, accept it (accept_differencing, --accept-differencing), or say "
-            "that the peer was malicious"
+            "was opened before, minus the sum without it is its own"
         )
+    else:
+        what = (
+            f"removing {len(between)} peers ({', '.join(map(str, sorted(between)[:5]))}"
+            f"{', …' if len(between) > 5 else ''}) would reveal the updates of one of them to the "
+            "others: the sum with them, which was opened before, minus the sum without them is "
+            f"theirs, and {colluders} peers may collude and take their own part out"
+        )
+    raise PlanError(
+        f"{what}. At least {least} leavers go at once, two more than may collude: wait for others, "
+        "accept it (accept_differencing, --accept-differencing), or say that they were malicious"
+    )

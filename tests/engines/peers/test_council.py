@@ -1,28 +1,36 @@
+from dataclasses import replace
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_codec import BODIES
 from wire import KEYS, Setup
 
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers import messages as m
 from pdlrecover.engines.peers.council import MAX_REMOVALS, Council
-from pdlrecover.engines.peers.effects import Blame, Send
+from pdlrecover.engines.peers.effects import Blame, Note, Send
 from pdlrecover.engines.peers.plan import Recovery
 from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.errors import PlanError
 
 LOG = bytes(range(32))
 SETUP = Setup(7, Tolerance(colluders=1, dropouts=2, liars=1))
+RECOVERY = Recovery(preparation=3, period=5, final=2, buffer=2)
+ROUNDS = 20
 
 
 def council(me, store=None, log=LOG):
-    made = Council(SETUP.circle(me, m.NOTHING, range(7)), store or MemoryStore())
+    made = Council(SETUP.circle(me, m.NOTHING, range(7)), store or MemoryStore(), RECOVERY)
     if log:
-        made.about(log)
+        made.about(log, [range(7)] * ROUNDS)
     return made
 
 
 def removal(removed=(5, 6), **arguments):
     defaults = {"reason": "malicious", "method": "pdlrecover", "accept_differencing": False}
+    defaults["settings"] = RECOVERY.told()
     return m.RemovalProposal(removed=tuple(removed), after=LOG, **{**defaults, **arguments})
 
 
@@ -94,11 +102,16 @@ def test_forged_approvals_do_not_count_and_their_bearer_is_named():
     ("proposal", "why"),
     [
         (removal((3,), reason="left"), "would reveal its updates"),
+        (removal((3, 4), reason="left"), "1 peers may collude .* At least 3 leavers"),
         (removal((3, 4, 5)), "survive 2 dropouts"),
         (removal((3, 9)), "no peer 9"),
         (removal(()), "at least one"),
         (removal(reason="boredom"), "the reason is one of left, malicious"),
         (removal(method="magic"), "no method is called"),
+        (removal(method="pdlrecover:preparation=50"), "50 preparation .* do not fit"),
+        (removal(method="fine-tune-k:rounds=0"), "rounds must be above 0"),
+        (removal(method="auto:retrain=0"), "retrain must be above 0"),
+        (removal(method="auto:rescue=" + "9" * 400), "rescue must be above 0 and finite"),
     ],
 )
 def test_what_the_rule_refuses_is_refused_here_and_by_the_others(proposal, why):
@@ -129,12 +142,15 @@ def test_a_removal_about_another_training_is_refused():
     assert not asked.removals
 
 
-EIGHT = Setup(8, Tolerance(colluders=1, dropouts=3))
+EIGHT = Setup(8, Tolerance(colluders=0, dropouts=3))
+COLLUDING = Setup(8, Tolerance(colluders=1, dropouts=3))
 
 
-def large(me, store=None, **arguments):
-    made = Council(EIGHT.circle(me, m.NOTHING, range(8)), store or MemoryStore(), **arguments)
-    made.about(LOG)
+def large(me, store=None, *, recovery=RECOVERY, setup=EIGHT, absent=None, kept_from=0):
+    """Return a council of eight; `absent` has who was away in some rounds."""
+    made = Council(setup.circle(me, m.NOTHING, range(8)), store or MemoryStore(), recovery)
+    dealt = [set(range(8)).difference((absent or {}).get(t, ())) for t in range(ROUNDS)]
+    made.about(LOG, dealt, kept_from)
     return made
 
 
@@ -200,33 +216,87 @@ def test_a_third_removal_is_held_against_all_before_it():
         councils[0].propose(removal((5, 7), reason="left"))
 
 
+LEFT = removal((6, 7), reason="left")
+RETRAIN, SHORT = replace(LEFT, method="retrain"), replace(LEFT, method="accelerated-retrain")
+
+
 @pytest.mark.parametrize(
     ("proposal", "absent", "why"),
     [
-        (removal((6, 7), reason="left"), (6,), "would reveal the updates of peer 7"),
-        (removal((6, 7), reason="left"), (6, 7), None),
-        (removal((6, 7), reason="malicious"), (6,), None),
-        (removal((6, 7), reason="left", method="accelerated-retrain"), (6,), None),
-        (removal((6, 7), reason="left", accept_differencing=True), (6,), None),
-        (removal((6, 7), reason="malicious"), (0, 1, 2, 3), "a single other"),
-        (removal((6, 7), accept_differencing=True), (0, 1, 2, 3), "a single other"),
-        (removal((6, 7), method="retrain"), (0, 1, 2, 3), None),
+        (LEFT, {1: (6,)}, "would reveal the updates of peer 7"),
+        (LEFT, {1: (6, 7)}, None),
+        (removal((6, 7), reason="malicious"), {1: (6,)}, None),
+        (SHORT, {1: (6,)}, None),
+        (SHORT, {0: (6,)}, "would reveal the updates of peer 7"),
+        (RETRAIN, {0: (6, 7), 1: (6,)}, "would reveal the updates of peer 7"),
+        (RETRAIN, {0: (6, 7), 1: (6, 7), 2: (7,)}, "would reveal the updates of peer 6"),
+        (RETRAIN, {0: (6, 7), 2: (6,)}, None),
+        (replace(LEFT, accept_differencing=True), {1: (6,)}, None),
+        (removal((6, 7)), {1: (0, 1, 2, 3, 4)}, "a single other"),
+        (removal((6, 7), accept_differencing=True), {1: (0, 1, 2, 3, 4)}, "a single other"),
+        (removal((6, 7), method="retrain"), {1: (0, 1, 2, 3, 4)}, None),
+        (
+            removal((6, 7), method="retrain"),
+            {**dict.fromkeys(range(ROUNDS), (6, 7)), 9: (0, 1, 2, 3, 4, 6, 7)},
+            "a single other",
+        ),
     ],
 )
 def test_the_rule_holds_in_every_round_for_those_that_dealt_in_it(proposal, absent, why):
-    asked = Council(EIGHT.circle(0, m.NOTHING, range(8)), MemoryStore())
-    everybody = set(range(8))
-    asked.about(LOG, [everybody, everybody.difference(absent), everybody])
+    asked = large(0, absent=absent)
     if why is None:
         asked.propose(proposal)
     else:
         with pytest.raises(PlanError, match=why):
             asked.propose(proposal)
-    first = Council(EIGHT.circle(0, m.NOTHING, range(8)), MemoryStore())
-    first.about(LOG, [everybody.difference(absent), everybody])
-    if proposal.method != "pdlrecover" and proposal.reason == "left":
-        with pytest.raises(PlanError, match="would reveal"):
-            first.propose(proposal)
+
+
+def test_a_recovery_that_opened_nothing_of_a_round_excuses_no_other_in_it():
+    """Of round 3, retraining opens no sum; both removals would leave the same peers in it."""
+    councils = {me: large(me, absent={3: (5, 7)}) for me in range(8)}
+    assert not pass_it(councils, RETRAIN)
+    with pytest.raises(PlanError, match="would reveal the updates of peer 6"):
+        councils[0].propose(removal((5, 6), reason="left"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "absent", "why"),
+    [
+        (None, (5, 6, 7), {}, None),
+        (None, (6, 7), {}, "1 peers may collude"),
+        (None, (5, 6, 7), {4: (5,)}, r"one of peers \[6, 7\]"),
+        (None, (5, 6, 7), {4: (5, 6)}, "of peer 7"),
+        (None, (5, 6, 7), {4: (5, 6, 7)}, None),
+        ((5, 6, 7), (4, 5, 6), {}, r"one of peers \[4, 7\]"),
+        ((5, 6, 7), (3, 4, 5), {}, None),
+        ((5, 6, 7), (3, 4, 5), {4: (3,)}, r"one of peers \[4, 5\]"),
+    ],
+)
+def test_two_are_hidden_also_from_a_leaver_who_colludes(first, second, absent, why):
+    councils = {me: large(me, setup=COLLUDING, absent=absent) for me in range(8)}
+    if first:
+        assert not pass_it(councils, removal(first, reason="left"))
+    refusing = pass_it(councils, removal(second, reason="left"), by=[0])
+    assert refusing == ([] if why is None else [0])
+    if why:
+        with pytest.raises(PlanError, match=why):
+            councils[0].propose(removal(second, reason="left"))
+
+
+def test_a_method_that_needs_shares_that_this_peer_has_dropped_is_not_approved():
+    asked, other = large(0, kept_from=15), large(1)
+    with pytest.raises(PlanError, match="rounds 1 to 14, which this peer has dropped"):
+        asked.propose(removal((6, 7)))
+    proposal = removal((6, 7), method="historical")
+    deliver(other.propose(proposal), {0: asked}, 1)
+    with pytest.raises(PlanError, match="historical needs stored shares"):
+        asked.approve(proposal.digest)
+    assert set(asked.removals[proposal.digest].approvals) == {1}
+    asked.propose(removal((5, 6), method="retrain"))
+    large(0, kept_from=1).propose(removal((6, 7)))
+    late = large(0, kept_from=15, absent={0: (6, 7), 1: (6, 7)})
+    with pytest.raises(PlanError, match="retrain needs stored shares of rounds 1 to 2"):
+        late.propose(removal((6, 7), method="retrain"))
 
 
 @pytest.mark.parametrize("removed", [(5, 5), (6, 5), (5, 6, 6)])
@@ -237,11 +307,12 @@ def test_each_removed_peer_is_named_once(removed):
 
 def test_settings_are_part_of_a_removals_name_and_stay_as_they_were_proposed():
     store, told = MemoryStore(), Recovery(period=5, buffer=2).told()
-    councils = {me: large(me, store if me == 0 else None, settings=told) for me in range(8)}
+    recovery = Recovery(period=5, buffer=2)
+    councils = {me: large(me, store if me == 0 else None, recovery=recovery) for me in range(8)}
     proposal = removal((6, 7), settings=told)
     assert proposal.digest != removal((6, 7)).digest
     assert not pass_it(councils, proposal)
-    changed = large(0, store, settings=Recovery(period=4, buffer=2).told())
+    changed = large(0, store, recovery=Recovery(period=4, buffer=2))
     (passed,) = changed.passed()
     assert Recovery.heard(passed.proposal.settings) == Recovery(period=5, buffer=2)
     with pytest.raises(PlanError, match="other settings of recovery"):
@@ -259,7 +330,7 @@ def test_what_has_passed_is_recalled_without_judging_it_again():
     councils = {me: large(me, store if me == 0 else None) for me in range(8)}
     proposal = removal((6, 7), reason="left")
     assert not pass_it(councils, proposal)
-    again = large(0, store, min_removed=3)
+    again = large(0, store, recovery=replace(RECOVERY, min_removed=3))
     assert [r.proposal for r in again.passed()] == [proposal]
     assert again.passed()[0].kept == (0, 1, 2, 3, 4, 5)
     with pytest.raises(PlanError, match="at least 3 leavers"):
@@ -271,9 +342,14 @@ def test_approvals_that_come_before_the_proposal_count_once_it_is_there():
     proposal = removal()
     outcomes = first.propose(proposal)
     mine = [o for o in outcomes if o.to == 0]
-    for outcome in reversed(mine):
-        late.receive(outcome.data, 1)
+    circle = SETUP.circle(6, m.NOTHING, range(7))
+    place = circle.place(0, LOG, m.NOTHING, 0)
+    late.receive(circle.send(place, m.Approval(removal=proposal.digest), 0).data, 6)
+    said = [each for outcome in reversed(mine) for each in late.receive(outcome.data, 1)]
     assert set(late.removals[proposal.digest].approvals) == {1}
+    assert [type(each) for each in said] == [Note, Blame, Note]
+    assert (said[1].peer, said[1].what) == (6, "voted on its own removal")
+    assert "peer 1 approves" in said[2].text
 
 
 def test_what_was_approved_survives_a_restart_and_is_said_again():
@@ -298,7 +374,7 @@ def test_a_peer_that_trains_longer_learns_of_a_removal_however_often_it_was_said
     for _ in range(3 * MAX_REMOVALS):
         deliver(first.again(), {1: late}, 0)
     assert not late.removals
-    late.about(LOG)
+    late.about(LOG, [range(7)] * ROUNDS)
     deliver(first.again(), {1: late}, 0)
     assert proposal.digest in late.removals
 
@@ -328,3 +404,49 @@ def test_peers_without_any_removal_still_hear_from_each_other():
     assert sorted(send.to for send in said) == [1, 2, 3, 4, 5, 6]
     assert council(1).receive(said[0].data, 0) == []
     assert council(1, log=None).receive(said[0].data, 0) == []
+
+
+TEXT = st.text(st.sampled_from("a\n\x1b\0é€😀=+:.9"), max_size=250)
+LONG = st.integers(200, 250).map(lambda n: "😀" * n)
+METHOD = st.one_of(
+    TEXT,
+    LONG,
+    st.builds(
+        "{}:{}={}".format,
+        st.sampled_from(["pdlrecover", "auto", "retrain-k", "historical", "crab", "fedrecovery"]),
+        st.sampled_from(["preparation", "buffer", "rounds", "block", "rescue", "😀"]),
+        st.sampled_from(["0", "1", "17", "9" * 400, "0.5", "٣", "😀" * 200]),
+    ),
+)
+PROPOSALS = st.builds(
+    m.RemovalProposal,
+    removed=st.lists(st.integers(0, 9), max_size=4).map(sorted).map(tuple),
+    reason=st.one_of(st.sampled_from(["left", "malicious"]), LONG, TEXT),
+    method=st.one_of(st.sampled_from(["pdlrecover", "retrain"]), METHOD),
+    accept_differencing=st.booleans(),
+    after=st.sampled_from([LOG, LOG, LOG, bytes(32)]),
+    settings=st.sampled_from([RECOVERY.told(), RECOVERY.told(), "😀" * 250]),
+)
+
+
+@settings(deadline=None)
+@given(body=BODIES, proposal=PROPOSALS)
+def test_whatever_a_peer_signs_is_answered_and_raises_nothing(body, proposal):
+    circle = SETUP.circle(1, m.NOTHING, range(7))
+    asked, training = council(0), council(0, log=None)
+    for each in (body, proposal, proposal):
+        data = circle.send(circle.place(0, LOG, m.NOTHING, 0), each, 0).data
+        assert isinstance(asked.receive(data, 1), list)
+        assert isinstance(training.receive(data, 1), list)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"reason": "😀" * 250}, {"method": "😀" * 250}, {"method": "pdlrecover:" + "é" * 400}],
+)
+def test_a_long_reason_is_refused_in_a_message_that_can_be_sent(changes):
+    circle = SETUP.circle(1, m.NOTHING, range(7))
+    data = circle.send(circle.place(0, LOG, m.NOTHING, 0), removal(**changes), 0).data
+    (answer,) = council(0).receive(data, 1)
+    why = codec.decode(answer.data).body.why
+    assert 500 < len(why.encode()) <= 900

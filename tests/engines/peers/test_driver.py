@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from wire import SETTINGS, TRAINING, Setup, same_models
+from wire import FEDERATION, SETTINGS, TRAINING, Setup, same_models
 
 from pdlrecover import Tolerance
+from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.effects import Note
 from pdlrecover.errors import PlanError
 
@@ -122,3 +123,32 @@ def test_a_recovery_is_not_gone_on_with_by_software_that_asks_otherwise(changed)
         setup.recoverer(0, trained, (1, 4), settings=other).start(0.0)
     np.testing.assert_array_equal(store.models(again.machine.circle.run)[-1], before)
     np.testing.assert_array_equal(again.driver.model, before)
+
+
+def test_retraining_works_where_only_the_last_rounds_and_the_first_are_kept(tmp_path):
+    setup, rounds = Setup(6, TOLERANCE), 5
+    code = setup.contribution(0).code
+    setup.stores = [
+        Archive(
+            tmp_path / str(peer),
+            bytes(32),
+            training=TRAINING,
+            federation=FEDERATION,
+            peer=peer,
+            peers=6,
+            parameters=code.length - 1,
+            blocks=setup.scheme.quorums.blocks(code.length),
+            keep=2,
+        )
+        for peer in range(6)
+    ]
+    network = setup.train(rounds=rounds)
+    assert {store.shares_from(TRAINING) for store in setup.stores} == {3}
+    recovered = setup.recover(network, (1, 4), method="retrain")
+    expected = setup.simulation(rounds).recover((1, 4), "retrain", reason="malicious")
+    np.testing.assert_array_equal(same_models(recovered), expected.weights)
+    replayed = setup.recover(network, (1, 4), method="historical", run=False)
+    replayed.run(until=20.0)
+    assert not any(p.finished for p in replayed.participants.values())
+    for store in setup.stores:
+        store.close()

@@ -15,8 +15,9 @@ from pdlrecover.cli.peer_run import _lines
 from pdlrecover.engines.peers import peer as module
 from pdlrecover.engines.peers.effects import Blame
 from pdlrecover.engines.peers.link import Limits
-from pdlrecover.engines.peers.messages import NOTHING, Position
+from pdlrecover.engines.peers.messages import NOTHING, Position, RemovalProposal
 from pdlrecover.engines.peers.report import ask
+from pdlrecover.engines.peers.settings import History
 from pdlrecover.errors import HistoryError, PlanError
 
 EVERYBODY = range(town.PEERS)
@@ -182,6 +183,81 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
     models = asyncio.run(story())
     for model in models[1:]:
         np.testing.assert_array_equal(model, models[0])
+
+
+@pytest.mark.slow
+def test_with_few_rounds_kept_replays_are_refused_and_retraining_recovers(tmp_path):
+    async def story():
+        town.settle(tmp_path)
+        folders = [tmp_path / name for name in town.NAMES]
+        for folder in folders:
+            town.write(folder, History(key_file=f"../keys/{folder.name}.key", keep=2))
+        peers = [town.peer(me, tmp_path) for me in EVERYBODY]
+        tasks = [asyncio.create_task(each.run()) for each in peers]
+        await until(all_have(folders, "trained.safetensors"))
+        removal = {"do": "propose-removal", "removed": ["elm", "birch"], "reason": "malicious"}
+        refused = await ask(folders[0] / "control", removal)
+        assert "rounds 1 to 7, which this peer has dropped" in refused["error"]
+        proposed = await ask(folders[0] / "control", {**removal, "method": "retrain"})
+        for me in (2, 4):
+            await until(lambda me=me: peers[me].desk.status()["removals"])
+            await ask(folders[me] / "control", {"do": "approve", "removal": proposed["removal"]})
+        kept = [folders[me] for me in (0, 2, 4)]
+        await until(all_have(kept, "recovered-*.json"))
+        await close(peers, tasks)
+        return [town.weights(next(folder.glob("recovered-*.safetensors"))) for folder in kept]
+
+    models = asyncio.run(story())
+    expected = town.simulation().recover((1, 3), "retrain", reason="malicious")
+    for model in models:
+        np.testing.assert_array_equal(model, expected.weights.astype(np.float32))
+
+
+def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_path, caplog):
+    log = bytes(range(32))
+
+    async def story():
+        town.settle(tmp_path)
+        lone, other = town.peer(0, tmp_path), town.peer(1, tmp_path)
+        task = asyncio.create_task(lone.run())
+        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
+        lone.council.about(log, [EVERYBODY] * town.ROUNDS)
+        circle = other.runs.circle(NOTHING, EVERYBODY)
+        bad = RemovalProposal(
+            removed=(3,),
+            reason="😀" * 250,
+            method="pdlrecover",
+            accept_differencing=False,
+            after=log,
+            settings=lone.council.settings,
+        )
+        place = circle.place(0, log, NOTHING, 0)
+        await lone._receive(1, circle.send(place, bad, 0).data)
+        good = circle.send(place, Position(reply=False), 0).data
+        await lone._receive(1, good)
+        await until(lambda: lone.counts["messages"] == 2)
+        assert "could not be dealt with" not in caplog.text
+        lone.council.receive = lambda *_: 1 / 0
+        await lone._receive(1, good)
+        await until(lambda: lone.counts["messages"] == 3)
+        assert not task.done()
+        told = await ask(tmp_path / "ash" / "control", {"do": "status"})
+        assert told["peer"] == "ash"
+
+        def full(*_):
+            raise HistoryError("the disk is full")
+
+        lone.council.receive = full
+        await lone._receive(1, good)
+        with pytest.raises(HistoryError, match="the disk is full"):
+            await task
+        for each in (lone, other):
+            each.runs.store.close()
+
+    asyncio.run(story())
+    (told,) = [record for record in caplog.records if "could not be dealt with" in record.message]
+    assert "birch" in told.message
+    assert told.exc_info[0] is ZeroDivisionError
 
 
 def test_a_full_disk_stops_a_peer_before_a_round_and_says_so(tmp_path):

@@ -140,9 +140,11 @@ def test_room_is_made_before_a_step_or_the_step_is_refused(tmp_path):
     store.close()
 
 
-def test_old_shares_are_dropped_and_the_log_and_models_stay(tmp_path):
+def test_old_shares_are_dropped_and_round_0_the_log_and_models_stay(tmp_path):
     store = filled(archive(tmp_path, keep=1))
-    assert store.shares(RUN, 0, [0]) is None
+    assert store.shares_from(RUN) == 2
+    assert store.shares(RUN, 0, [0]) is not None
+    assert store.shares(RUN, 1, [0]) is None
     assert store.shares(RUN, 2, [0]) is not None
     assert len(store.log(RUN)) == len(store.models(RUN)) == 3
     store.close()

@@ -4,6 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_codec import BODIES
 from test_membership import HEART, NAMES, PEERS
 
 from pdlrecover.engines.peers import codec
@@ -84,6 +87,32 @@ def test_garbage_in_terms_is_survived(pair, facts):
         if not isinstance(e, Send)
     ]
     assert isinstance(effect, Blame)
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
+)
+TERMS = st.builds(Terms, facts=JSON.map(lambda facts: json.dumps(facts).encode()))
+
+
+@settings(deadline=None)
+@given(body=BODIES, terms=TERMS)
+def test_whatever_a_peer_signs_is_answered_and_raises_nothing(body, terms):
+    for each in (body, terms):
+        here = Disagreement(circle(0, HEART), HEART)
+        assert isinstance(here.receive(message(body=each), 1, now=0.0), list)
+
+
+def test_what_is_nested_too_deeply_to_be_said_is_blamed_on_its_bearer(pair):
+    kinds = set()
+    for depth in range(700, 1000, 2):
+        facts = b'{"x": ' + b"[" * depth + b"]" * depth + b"}"
+        here = Disagreement(circle(0, HEART), HEART)
+        kinds |= {type(e) for e in here.receive(message(body=Terms(facts=facts)), 1, now=0.0)}
+    assert kinds == {Send, Note, Blame}
 
 
 def test_a_long_list_of_differences_is_cut(pair):

@@ -110,6 +110,10 @@ class Archive:
         """Return whose dealings a step added up."""
         return self._vault(run).dealers(step)
 
+    def shares_from(self, run: bytes) -> int:
+        """Return from which step on shares are kept, besides those of step 0."""
+        return self._vault(run).shares_from
+
     def shares(self, run: bytes, step: int, dealers: Sequence[int]) -> Elements | None:
         """Return the sum of this peer's shares of these dealers; None if it lacks one.
 

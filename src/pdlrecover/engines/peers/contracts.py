@@ -60,6 +60,9 @@ class Store(Protocol):
     def dealers(self, run: bytes, step: int) -> tuple[int, ...]:
         """Return whose dealings a step added up."""
 
+    def shares_from(self, run: bytes) -> int:
+        """Return from which step on shares are kept: those between it and step 0 were dropped."""
+
     def shares(self, run: bytes, step: int, dealers: Sequence[int]) -> Elements | None:
         """Return the sum of this peer's shares of these dealers; None if it lacks one."""
 

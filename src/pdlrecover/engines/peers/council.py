@@ -10,8 +10,11 @@ Rules:
   a peer that is asked to approve it says why it does not. The rule is applied when a removal is
   learnt, when it is approved here, and again when it has enough approvals: always to all removals
   that have passed, and to those that this peer has approved. What has passed here stays passed.
-- The rule holds in every training round that the recovery opens a stored sum of, for those that
-  dealt in it. Methods that do not replay the history open one of the first round only.
+- The rule holds in every training round that the recovery may open a stored sum of, for those that
+  dealt in it, together with the other removals that may open one of it. Methods that do not replay
+  the history open those of the first rounds, up to the one in which a removed peer first dealt.
+- A removal that cannot run is refused: by a method whose plan does not fit the training, or, where
+  it is proposed and approved, by one that needs shares that this peer has dropped.
 - Every removal starts from the training. It is no expulsion: who was removed before is a peer like
   the others in the next removal, with a vote, and is kept unless it is named again.
 - A kept set is recovered once, unless differencing is accepted: a second recovery would ask the
@@ -38,6 +41,7 @@ from pdlrecover.engines.peers.messages import (
     Refusal,
     RemovalProposal,
 )
+from pdlrecover.engines.peers.plan import Recovery
 from pdlrecover.errors import CodecError, PlanError
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.removal import check_company, check_differences, check_removal
@@ -46,6 +50,8 @@ MAX_REMOVALS = 64
 """So many different proposals of one peer are looked at."""
 FRESH = frozenset({"retrain", "retrain-k", "fine-tune-k", "accelerated-retrain"})
 """Methods that ask for fresh updates only."""
+WHY_BYTES = 900
+"""So many bytes of why a removal is refused are told: fewer than a message takes."""
 NOISY = frozenset({"fedrecovery-noise"})
 """Methods that draw random numbers of their own: every peer would come to another model."""
 _MEMORY = "removals"
@@ -64,30 +70,31 @@ class Removal:
 class Council:
     """What one peer knows of removals, and its own voice."""
 
-    def __init__(
-        self, circle: Circle, store: Store, min_removed: int = 1, settings: str = ""
-    ) -> None:
+    def __init__(self, circle: Circle, store: Store, recovery: Recovery) -> None:
         """`circle` is everybody, with the run `NOTHING`.
 
-        Fewer honest leavers than `min_removed` are refused, unless differencing is accepted.
-        `settings` are those of recoveries that are proposed from now on.
+        `recovery` has the settings of recoveries that are proposed from now on. Fewer honest
+        leavers than its `min_removed` are refused, unless differencing is accepted.
         """
-        self.settings = settings
-        self._circle, self._store, self._min_removed = circle, store, min_removed
-        self._after, self._rounds = NOTHING, [frozenset(circle.peers)]
+        self.settings = recovery.told()
+        self._circle, self._store, self._recovery = circle, store, recovery
+        self._after: bytes = NOTHING
+        self._rounds: list[frozenset[int]] = []
+        self._kept_from = 0
         self.removals: dict[bytes, Removal] = {}
         self._passed: list[bytes] = []
         """The removals that have passed, in that order."""
         self._early: dict[bytes, dict[int, bytes]] = {}
         self._by: dict[int, set[bytes]] = {}
 
-    def about(self, log: bytes, rounds: Iterable[Iterable[int]] = ()) -> None:
+    def about(self, log: bytes, rounds: Iterable[Iterable[int]], kept_from: int = 0) -> None:
         """Set the finished training log that removals are about, and recall what was decided.
 
-        `rounds` says who dealt in each of its rounds.
+        `rounds` says who dealt in each of its rounds; this peer has its shares of round 0 and from
+        round `kept_from` on, and has dropped the others.
         """
-        self._after = log
-        self._rounds = [frozenset(dealers) for dealers in rounds] or self._rounds
+        self._after, self._kept_from = log, kept_from
+        self._rounds = [frozenset(dealers) for dealers in rounds]
         saved = self._store.recall(_MEMORY)
         told = json.loads(saved) if saved else {"removals": [], "passed": []}
         for item in told["removals"]:
@@ -125,10 +132,10 @@ class Council:
             raise PlanError("there is nothing to recover yet: the training has not ended here")
         if proposal.digest not in self.removals:
             self._judge(proposal, mine=True)
-        removal = self._learn(proposal)
+        removal, heard = self._learn(proposal)
         if self._circle.me in proposal.removed:
-            return [*self._circle.broadcast(self._place(), proposal)]
-        return self._approve(removal)
+            return [*heard, *self._circle.broadcast(self._place(), proposal)]
+        return [*heard, *self._approve(removal)]
 
     def approve(self, digest: bytes) -> list[Send | Blame | Note]:
         """Approve a removal that was proposed."""
@@ -199,29 +206,30 @@ class Council:
             return []
         proposed.add(body.digest)
         try:
-            self._learn(body)
+            _, heard = self._learn(body)
         except PlanError as error:
             if again:
                 return []  # it was told why
-            refusal = Refusal(removal=body.digest, why=str(error)[:300])
-            return [self._circle.send(self._place(), refusal, sender)]
+            why = str(error).encode()[:WHY_BYTES].decode("utf-8", "ignore")
+            return [self._circle.send(self._place(), Refusal(removal=body.digest, why=why), sender)]
         facts: dict[str, object] = {"removal": body.digest.hex()[:16], "by": sender}
-        return [Note(text=f"removal of peers {list(body.removed)} proposed", facts=facts)]
+        return [Note(text=f"removal of peers {list(body.removed)} proposed", facts=facts), *heard]
 
-    def _learn(self, proposal: RemovalProposal) -> Removal:
-        """Take a removal into account; raise if the rule refuses it."""
+    def _learn(self, proposal: RemovalProposal) -> tuple[Removal, list[Send | Blame | Note]]:
+        """Take a removal into account, and the approvals that came first; raise if refused."""
         if proposal.digest in self.removals:
-            return self.removals[proposal.digest]
+            return self.removals[proposal.digest], []
         removal = Removal(proposal=proposal, kept=self._judge(proposal))
         self.removals[proposal.digest] = removal
+        heard: list[Send | Blame | Note] = []
         for peer, data in self._early.pop(proposal.digest, {}).items():
-            self._count(removal, peer, data)
-        return removal
+            heard += self._count(removal, peer, data)
+        return removal, heard
 
     def _judge(self, proposal: RemovalProposal, *, mine: bool = False) -> tuple[int, ...]:
         """Return who is kept; raise if the rule refuses this removal after those that have passed.
 
-        With `mine`, after those as well that this peer has approved.
+        With `mine`, after those as well that this peer has approved, and if it can take part.
         """
         if proposal.after != self._after:
             raise PlanError("this removal is about another training than this peer's")
@@ -239,6 +247,9 @@ class Council:
                 f"{proposal.method} adds random noise, and every peer would draw its own and come "
                 "to another model; choose another method"
             )
+        rounds = len(self._rounds)
+        settings = methods.Settings(options=self._recovery.options(rounds))
+        methods.check_plan(proposal.method, settings, rounds=rounds, removed=len(removed))
         quorums = self._circle.scheme.quorums
         kept = check_removal(
             removed,
@@ -246,8 +257,9 @@ class Council:
             tolerance=quorums.tolerance,
             reason=proposal.reason,
             accept_differencing=proposal.accept_differencing,
+            colluders=quorums.tolerance.colluders,
         )
-        for present in set(self._opened_again(proposal)):
+        for present in set(self._rounds[: self._opened(proposal)]):
             check_company(len(present.intersection(kept)), quorums.tolerance)
         if not removed or len(kept) < self.needed:
             raise PlanError(
@@ -256,15 +268,18 @@ class Council:
             )
         if not proposal.accept_differencing:
             self._check_differencing(proposal, frozenset(kept), mine)
+        if mine:
+            self._check_shares(proposal)
         return tuple(kept)
 
     def _check_differencing(
         self, proposal: RemovalProposal, kept: frozenset[int], mine: bool
     ) -> None:
         """Raise if the sums of this recovery and of others would tell a single peer's part."""
-        if proposal.reason == "left" and len(proposal.removed) < self._min_removed:
+        least = self._recovery.min_removed
+        if proposal.reason == "left" and len(proposal.removed) < least:
             raise PlanError(
-                f"the federation removes at least {self._min_removed} leavers at once "
+                f"the federation removes at least {least} leavers at once "
                 f"(recovery.min_removed), got {len(proposal.removed)}; wait for others, or accept "
                 "that their sum is revealed (--accept-differencing)"
             )
@@ -279,18 +294,39 @@ class Council:
                 "the same peers have been removed before; to recover again by another method, "
                 "accept that the two recoveries can be compared (--accept-differencing)"
             )
+        opened = [(frozenset(other.kept), self._opened(other.proposal)) for other in others]
         check_differences(
             kept,
-            earlier=[frozenset(other.kept) for other in others],
-            rounds=self._opened_again(proposal),
+            rounds=[
+                (present, frozenset(other for other, end in opened if t < end))
+                for t, present in enumerate(self._rounds[: self._opened(proposal)])
+            ],
+            colluders=self._circle.scheme.quorums.tolerance.colluders,
             malicious=_malicious(other.proposal for other in others),
             now_malicious=_malicious([proposal]),
         )
 
-    def _opened_again(self, proposal: RemovalProposal) -> list[frozenset[int]]:
-        """Return who dealt in those rounds of the training that this recovery may open sums of."""
-        fresh = methods.parse(proposal.method)[0] in FRESH
-        return self._rounds[:1] if fresh else self._rounds
+    def _opened(self, proposal: RemovalProposal) -> int:
+        """Return of how many rounds of the training, from the first, sums may be opened again.
+
+        Until a removed peer has dealt, the recovery is at the models of the training, and is
+        answered from stored sums whatever the method (see `driver`).
+        """
+        rounds, removed = self._rounds, frozenset(proposal.removed)
+        if methods.parse(proposal.method)[0] not in FRESH:
+            return len(rounds)
+        dealt = (t + 1 for t, dealers in enumerate(rounds) if dealers & removed)
+        return next(dealt, len(rounds))
+
+    def _check_shares(self, proposal: RemovalProposal) -> None:
+        """Raise if this peer has dropped shares that the recovery needs of it."""
+        dropped = range(1, min(self._kept_from, self._opened(proposal)))
+        if dropped:
+            raise PlanError(
+                f"{proposal.method} needs stored shares of rounds {dropped[0]} to {dropped[-1]}, "
+                "which this peer has dropped (history.keep); choose a method that asks for fresh "
+                "updates only (retrain, accelerated-retrain), or let those decide that have them"
+            )
 
     def _pass(self, removal: Removal) -> list[Note]:
         """Let a removal pass that has enough approvals, if the rule still allows it."""

@@ -8,9 +8,12 @@ Rules:
 - Each peer computes its own update alone, and nobody else's.
 - A stored sum is over those kept peers that dealt in that round, at least c + 2 of them, or the
   run ends. A pair is over those that dealt in both of its rounds; of fewer than c + 2 it is as if
-  it were zero: nothing of it is opened, and rounds that would need it are exact ones.
+  it were zero: nothing of it is opened, and rounds that would need it are exact ones. Where pairs
+  are opened (`open_pairs`, delta-grad), the method subtracts two sums by itself, each over those
+  that dealt in it: there who was away in one of the two is not left out of the other.
 - A recovery that asks for updates at a model and round of the training itself, as every one does at
-  the start, is answered from the stored sum: nobody's update is opened twice, in two sums.
+  the start, is answered from the stored sum: nobody's update is opened twice, in two sums. That
+  lasts until the two models part: after the first round in which a removed peer dealt.
 - A peer that lacks a share that a step needs does not answer in it.
 """
 

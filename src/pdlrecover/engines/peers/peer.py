@@ -6,8 +6,8 @@
    model goes to `recovered-….safetensors`, and what was opened for it to `recovered-….json`.
 
 Started again after a crash it goes on where its store ends, and fetches what is public of the rest.
-What goes wrong in a run ends that run; a store that cannot be used, such as a full disk, ends the
-peer, between two steps.
+What goes wrong in a run ends that run; a message that cannot be dealt with is passed over, whatever
+is in it; a store that cannot be used, such as a full disk, ends the peer, between two steps.
 Recoveries do not wait for each other. All of the protocol happens in one task; only updates are
 computed elsewhere, in a thread, and stored logs are gone through in another.
 """
@@ -77,8 +77,7 @@ class Peer:
         self.runs, self.folder = runs, runs.folder
         self.names = [peer.name for peer in members]
         circle = runs.circle(NOTHING, range(runs.peers))
-        recovery = runs.membership.recovery
-        self.council = Council(circle, runs.store, recovery.min_removed, recovery.told())
+        self.council = Council(circle, runs.store, runs.membership.recovery)
         self.disagreement = Disagreement(circle, runs.membership)
         self.network = Network(
             me=runs.me,
@@ -202,8 +201,18 @@ class Peer:
         self._events.put_nowait(("message", (source, data)))
 
     def _message(self, source: int, data: bytes, now: float) -> None:
+        """Deal with a message; whatever goes wrong with it, others are dealt with after it."""
         self.heard[source] = now
         self.counts["messages"] += 1
+        try:
+            self._take(source, data, now)
+        except HistoryError:
+            raise
+        except Exception as error:  # nobody's message is to end this peer
+            text = f"a message of {self.names[source]} could not be dealt with, which is a bug"
+            self._tell(logging.ERROR, source, text, {"peer": source}, error)
+
+    def _take(self, source: int, data: bytes, now: float) -> None:
         run = codec.peek_run(data)
         if self.disagreement.concerns(data):
             self._carry(NOTHING, self.disagreement.receive(data, source, now))
@@ -318,7 +327,14 @@ class Peer:
             self._evidence.add((peer, what, run, step))
             self._keep_evidence(peer, evidence)
 
-    def _tell(self, level: int, peer: int, text: str, facts: dict[str, object]) -> None:
+    def _tell(
+        self,
+        level: int,
+        peer: int,
+        text: str,
+        facts: dict[str, object],
+        error: Exception | None = None,
+    ) -> None:
         """Log what a peer did, but not so often that it fills the log."""
         minute = int(time.monotonic() // 60)
         if minute != self._told_minute:
@@ -326,7 +342,7 @@ class Peer:
             self._told_blames.clear()
         self._told_blames[peer] += 1
         if self._told_blames[peer] <= TOLD_BLAMES:
-            LOG.log(level, "%s", text, extra={"facts": facts})
+            LOG.log(level, "%s", text, extra={"facts": facts}, exc_info=error)
         elif self._told_blames[peer] == TOLD_BLAMES + 1:
             LOG.warning("%s: more of that is only counted for a minute", self.names[peer])
 
@@ -393,7 +409,8 @@ class Peer:
         if run == self.runs.training:
             self.runs.write_trained(participant)
             self._end(run, DONE)
-            self.council.about(participant.machine.log, self.runs.dealers())
+            kept_from = self.runs.store.shares_from(run)
+            self.council.about(participant.machine.log, self.runs.dealers(), kept_from)
             self._start_recoveries()
         else:
             self.runs.write_recovered(participant, self.council.removals[run])
@@ -407,8 +424,8 @@ class Peer:
             LOG.info("removal %s has passed, the recovery begins", run.hex()[:16])
             try:
                 self._begin(run, self.runs.recoverer(removal))
-            except PDLRecoverError as error:
-                self._end(run, f"stopped: {error}")
+            except Exception as error:  # one recovery's trouble is not to end the others
+                self._fail(run, error)
 
 
 class _Waiting:

@@ -103,7 +103,7 @@ class Recovery:
     open_pairs: bool = False
     """Open the curvature pairs, so that curvature is computed locally."""
     min_removed: int = 2
-    """Fewer honest leavers than this are not removed: their updates could be told."""
+    """Fewer honest leavers than this are not removed; nor are fewer than c + 2, in any case."""
 
     def __post_init__(self) -> None:
         _at_least("recovery.min_removed", self.min_removed, 1)

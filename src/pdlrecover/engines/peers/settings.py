@@ -39,7 +39,7 @@ class History:
     key_file: str | None = None
     """The private file with its key; else the environment variable, else somebody is asked."""
     keep: int | None = None
-    """Shares of so many last rounds are kept; all if not said."""
+    """Shares of so many last rounds are kept, and of the first; all if not said."""
     limit_gb: float | None = None
     """No run's history may take more on disk."""
 

@@ -63,11 +63,11 @@ class Disagreement:
     def _compare(self, source: int, body: Terms) -> Blame | Note:
         try:
             there = json.loads(body.facts)
-        except (ValueError, RecursionError):
-            there = None
-        if not isinstance(there, dict):
+            if not isinstance(there, dict):
+                raise ValueError("a federation file is a table")
+            differing = differing_facts(json.loads(self._facts), there)
+        except (ValueError, RecursionError):  # what is nested deeply may be read, and not be said
             return Blame(peer=source, what="sent what is no federation file")
-        differing = differing_facts(json.loads(self._facts), there)
         found = [repr(text)[1:-1][:200] for text in differing]  # it goes to logs and terminals
         self.found[source] = found[:MOST]
         facts: dict[str, object] = {"peer": source, "differences": found[:MOST]}
