@@ -1,4 +1,5 @@
 import pytest
+from memory import MemoryStore
 from wire import KEYS, Setup
 
 from pdlrecover import Tolerance
@@ -7,7 +8,6 @@ from pdlrecover.engines.peers import messages as m
 from pdlrecover.engines.peers.council import MAX_REMOVALS, Council
 from pdlrecover.engines.peers.effects import Blame, Send
 from pdlrecover.engines.peers.plan import Recovery
-from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.errors import PlanError
 
 LOG = bytes(range(32))

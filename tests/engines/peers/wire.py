@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import small
 import torch
+from memory import MemoryStore
 from office import new_keyrings
 
 from pdlrecover import Federation, Tolerance
@@ -18,7 +19,6 @@ from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.driver import Driver
 from pdlrecover.engines.peers.effects import Blame, Compute, Halt, Note, Send
 from pdlrecover.engines.peers.participant import Participant
-from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.learning import FlatModel
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.optimizers import SGD, Rate
