@@ -12,6 +12,7 @@ from wire import KEYS, TRAINING, Setup, Wire, same_models
 
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers import codec
+from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.holdings import Holdings
 from pdlrecover.engines.peers.messages import NOTHING, Proposal, SubSecret, Vote
 
@@ -85,21 +86,25 @@ def trained_once():
 
 
 @pytest.mark.slow
-@settings(FEW, max_examples=5)
+@settings(FEW, max_examples=FEW.max_examples // 3 + 1)
 @given(
     seed=st.integers(0, 10**6),
     loss=st.sampled_from([0.05, 0.2]),
     double=st.sampled_from([0.0, 0.3]),
-    victims=st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True),
-    times=st.lists(st.floats(0.0, 8.0), min_size=3, max_size=3),
+    victims=st.lists(st.integers(0, 4), min_size=1, max_size=2, unique=True),
+    times=st.lists(st.floats(0.0, 8.0), min_size=2, max_size=2),
     away=st.floats(0.1, 30.0),
 )
 def test_a_recovery_with_losses_and_crashes_comes_to_one_model(
     seed, loss, double, victims, times, away
 ):
-    """Peer 5 is removed: stored sums, dot products, directions and fresh sums, and catching up."""
+    """Peer 5 is removed: stored sums, dot products, directions and fresh sums, and catching up.
+
+    The others wait for what was lost, so that only those that crash miss shares: two may.
+    """
     before, trained = trained_once()
-    setup = Setup(6, SPARE)
+    patient = Deadlines(dealing=60.0, receipts=60.0, view=90.0, resend=1.0)
+    setup = Setup(6, SPARE, patient)
     setup.stores = copy.deepcopy(before.stores)
     wire = Wire(seed=seed, loss=loss, double=double, spread=0.05)
     network = setup.recover(trained, (5,), wire, run=False)
