@@ -9,6 +9,7 @@ from rich.console import Console
 import pdlrecover
 from pdlrecover.cli.demo import demo
 from pdlrecover.cli.download import download
+from pdlrecover.cli.evidence import check_evidence
 from pdlrecover.cli.history import verify
 from pdlrecover.cli.peer_files import compare, federate, init, sign
 from pdlrecover.cli.peer_run import run, status
@@ -54,6 +55,9 @@ peer.command(
 )(federate)
 peer.command(epilog="Example: `pdlrecover peer sign federation.toml hospital-a`")(sign)
 peer.command(epilog="Example: `pdlrecover peer compare federation.toml theirs.toml`")(compare)
+peer.command(
+    epilog="Example: `pdlrecover peer check-evidence federation.toml hospital-a/evidence/1.bin`"
+)(check_evidence)
 peer.command(epilog="Example: `pdlrecover peer run federation.toml hospital-a`")(run)
 peer.command(epilog="Example: `pdlrecover peer status hospital-a`")(status)
 peer.command(

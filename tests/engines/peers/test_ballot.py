@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdlrecover.engines.peers.ballot import Ballot, leaders
+from pdlrecover.engines.peers.ballot import MAX_VIEWS, Ballot, leaders, words
 from pdlrecover.engines.peers.messages import Held, Proposal, Vote
 
 PEERS, LIARS = tuple(range(7)), 1
@@ -82,6 +82,73 @@ def test_a_restarted_peer_keeps_its_lock_and_its_votes_and_says_nothing_else_in_
     assert again.act(everything) == []
 
 
+def test_a_set_that_a_peer_voted_for_first_can_be_settled_there_after_a_crash():
+    box = ballot(6)
+    first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
+    box.hear_proposal(0, first)
+    assert [vote.final for vote in box.act(everything)] == [False]
+    again = ballot(6)
+    again.restore(box.saved())
+    for peer in range(QUORUM):
+        again.hear_vote(peer, Vote(view=0, final=True, choice=first.choice))
+    again.act(everything)
+    assert again.settled == first
+
+
+def test_a_set_is_settled_in_the_view_of_the_votes_whichever_proposal_of_it_is_known():
+    box = ballot(6)
+    box.hear_proposal(1, Proposal(view=1, since=0, dealers=dealers(0, 1)))
+    first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
+    for peer in range(QUORUM - 1):
+        box.hear_vote(peer, Vote(view=0, final=True, choice=first.choice))
+    box.hear_vote(QUORUM, Vote(view=1, final=True, choice=first.choice))
+    box.act(everything)
+    assert box.settled is None
+    box.hear_vote(QUORUM - 1, Vote(view=0, final=True, choice=first.choice))
+    box.act(everything)
+    assert box.settled.dealers == first.dealers
+
+
+def test_a_leader_that_was_restarted_says_its_proposal_again_and_makes_no_other_in_that_view():
+    box = ballot(0)
+    proposal = box.propose(dealers(0, 1))
+    again = ballot(0)
+    again.restore(box.saved())
+    assert again.proposed == proposal
+    assert again.view == 1
+    assert words(box.saved()) == ((), proposal)
+
+
+def test_who_said_nothing_in_a_view_is_still_in_it_after_a_crash():
+    box = ballot(6)
+    for _ in range(5):
+        box.next_view()
+        again = ballot(6)
+        again.restore(box.saved())
+        assert again.view == box.view
+        box = again
+
+
+def test_nobody_leaves_a_view_alone_and_everybody_follows_more_peers_than_may_lie():
+    box = ballot(6)
+    here = range(QUORUM)
+    for peer in range(QUORUM - 2):
+        box.hear_view(peer, 0)
+    assert not box.may_leave(here)
+    box.hear_view(QUORUM - 2, 0)
+    assert box.may_leave(here)
+    assert not box.may_leave(list(here)[1:])  # one of them has not been heard from lately
+    box.hear_view(0, 1000)
+    assert box.view == 0  # one may lie
+    box.hear_view(1, 12)
+    assert box.view == 12
+    box.hear_view(1, 1 << 30)
+    assert box.view == MAX_VIEWS
+    assert not box.may_leave(here)
+    box.hear_view(1, 3)  # it was restarted, and is further back
+    assert box.view == MAX_VIEWS
+
+
 def test_a_lock_survives_with_its_set_which_is_proposed_and_voted_for_though_a_dealer_cheated():
     box = ballot(6)
     first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
@@ -116,9 +183,18 @@ def test_those_that_were_there_lead_first(present, step, expected):
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_no_two_sets_are_settled_whatever_the_wire_and_a_liar_do(seed):
-    """Peer 0 lies: it proposes different sets to different peers, and votes for all of them.
+    assert len(settled_in(seed)) <= 1
 
-    Some peers hardly hear final votes, so that few settle and the others go on to later views.
+
+def test_in_most_of_these_runs_a_set_is_settled():
+    assert sum(len(settled_in(seed)) for seed in range(20)) >= 15
+
+
+def settled_in(seed):
+    """Return the sets that are settled in a wild run.
+
+    Peer 0 lies: it proposes different sets to different peers, and votes for all of them. Some
+    peers hardly hear final votes, so that few settle and the others go on to later views.
     """
     rng = random.Random(seed)  # noqa: S311 (no secret)
     boxes = {me: ballot(me) for me in PEERS[1:]}
@@ -166,4 +242,4 @@ def test_no_two_sets_are_settled_whatever_the_wire_and_a_liar_do(seed):
             elif not body.final or rng.random() >= deaf[me]:
                 boxes[me].hear_vote(sender, body)
         act(me)
-        assert len(settled) <= 1
+    return settled

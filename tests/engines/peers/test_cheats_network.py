@@ -5,6 +5,7 @@ model. The same cheats, and more, are tried on the fake wire.
 """
 
 import asyncio
+import itertools
 import logging
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,10 +20,12 @@ from test_peer import until
 
 from pdlrecover import Tolerance
 from pdlrecover.cli.peer_run import _lines
-from pdlrecover.engines.peers import codec, dealing
+from pdlrecover.engines.peers import codec, dealing, evidence
 from pdlrecover.engines.peers import messages as m
 from pdlrecover.engines.peers.deadlines import Deadlines
+from pdlrecover.engines.peers.federation_file import load_federation
 from pdlrecover.engines.peers.identity import Identity
+from pdlrecover.engines.peers.keys import Signers
 from pdlrecover.engines.peers.link import METHOD, SIZE_BYTES
 from pdlrecover.field import F61
 
@@ -122,6 +125,17 @@ def assert_caught(told, what, by=HONEST):
         assert f"caught lying: {NAME} (" in told.status[me]
 
 
+def assert_proven(place, by=HONEST):
+    """Check that what these peers have kept on disk proves the cheat to whoever has its key."""
+    membership = load_federation(place / "federation.toml")
+    verify = Signers.of(membership).verify
+    for me in by:
+        files = sorted((place / town.NAMES[me] / "evidence").iterdir())
+        pieces = itertools.groupby(files, lambda path: path.name.rsplit("-", 1)[0])
+        kept = [[path.read_bytes() for path in group] for _, group in pieces]
+        assert {evidence.proven(membership.scheme, verify, parts)[0] for parts in kept} == {CHEAT}
+
+
 def assert_named(told, what):
     """Check that somebody named the cheat without proof, and that the status says so."""
     named = [me for me in HONEST if any(what in how for _, how in told.blames[me])]
@@ -171,6 +185,7 @@ def test_an_inconsistent_dealing(tmp_path, caplog):
     told = lived(tmp_path, corrupt)
     assert all(CHEAT not in dealers for dealers in told.dealers)
     assert_caught(told, "shares that do not fit")
+    assert_proven(tmp_path)
     assert_logged(caplog, "shares that do not fit")
 
 
@@ -193,12 +208,13 @@ def test_different_shares_for_different_peers(tmp_path, caplog):
             return [envelope.data]
         cheat, place = peers[CHEAT], envelope.header
         slot, twin = dealing.slot_of(place, CHEAT), twins[place.step]
+        digest = twin.public.digest(slot, masks=False)
         crypto, part = cheat.runs._crypto, cheat.parts[place.run]
         context = part.machine.slot.holdings.seal_context(CHEAT, to)
         body = m.Dealing(
             commitments=twin.public.commitments,
             proof=twin.public.proof,
-            statement=crypto.sign(dealing.statement(slot, twin.public.digest(slot))),
+            statement=crypto.sign(dealing.statement(slot, digest)),
             sealed=crypto.seal(to, twin.private[to], context),
         )
         return [resigned(peers, envelope, body)]
@@ -206,6 +222,7 @@ def test_different_shares_for_different_peers(tmp_path, caplog):
     told = lived(tmp_path, corrupt)
     assert all(CHEAT not in dealers for dealers in told.dealers)
     assert_caught(told, "two different")
+    assert_proven(tmp_path)
     assert_logged(caplog, "dealt in two different ways")
 
 
@@ -221,6 +238,7 @@ def test_different_proposals_for_different_peers(tmp_path, caplog):
     told = lived(tmp_path, tampering(m.Proposal, change))
     assert proposed
     assert_caught(told, "signed two different", by=[1])
+    assert_proven(tmp_path, by=[1])
     assert_logged(caplog, "signed two different Proposals")
 
 

@@ -27,7 +27,9 @@ BODIES = st.one_of(
         statement=SIGNATURE,
         sealed=st.binary(max_size=50),
     ),
-    st.builds(m.Receipt, held=HELD, statements=st.lists(SIGNATURE, max_size=3).map(tuple)),
+    st.builds(
+        m.Receipt, view=VIEW, held=HELD, statements=st.lists(SIGNATURE, max_size=3).map(tuple)
+    ),
     st.builds(m.Proposal, view=VIEW, since=VIEW, dealers=HELD),
     st.builds(m.Vote, view=VIEW, final=st.booleans(), choice=DIGEST),
     st.builds(m.SubSecret, choice=DIGEST, values=ELEMENTS),

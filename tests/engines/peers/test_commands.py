@@ -20,7 +20,10 @@ import typer
 from test_cli import run
 
 from pdlrecover.cli.peer_run import ask_new_passphrase, ask_passphrase
+from pdlrecover.engines.peers import codec
+from pdlrecover.engines.peers import messages as m
 from pdlrecover.engines.peers.enrolment import Enrolment
+from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.settings import Data, PeerSettings, load_settings, write_settings
 from pdlrecover.engines.peers.storage_key import VARIABLE
 from pdlrecover.history.records import Kind, round_key
@@ -88,6 +91,35 @@ def test_federation_files_that_differ_are_told_by_field(place):
     assert run("peer", "compare", str(here), str(here)).returncode == 0
     shutil.copy(place / "federation.signatures", place / "theirs.signatures")
     refused(started(place, federation="theirs.toml"), "have signed another version")
+
+
+def test_evidence_is_checked_by_the_public_keys_alone(place):
+    signing = Identity.load(place / "elm" / "identity").signing
+    header = m.Header(
+        federation=bytes(32),
+        run=bytes(32),
+        step=2,
+        round=2,
+        sender=town.NAMES.index("elm"),
+        recipient=m.EVERYBODY,
+        log=bytes(32),
+        asked=bytes(32),
+    )
+    files = []
+    for choice in (b"a", b"b"):
+        vote = m.Vote(view=0, final=True, choice=choice * 32)
+        files.append(place / f"{choice.decode()}.bin")
+        files[-1].write_bytes(codec.encode(header, vote, signing.sign))
+    told = run("peer", "check-evidence", str(place / "federation.toml"), *map(str, files))
+    assert told.returncode == 0, told.stderr
+    assert told.stdout == "elm signed two different Votes for one purpose\n"
+    check = ("peer", "check-evidence", str(place / "federation.toml"))
+    refused(run(*check, str(files[0])), "proves nothing")
+    files[1].write_bytes(files[1].read_bytes()[:-1] + b"x")
+    refused(run(*check, *map(str, files)), "not signed by peer 3")
+    files[1].write_bytes(b"x")
+    refused(run(*check, *map(str, files)), "message")
+    refused(run(*check, str(place / "nowhere.bin")), "nowhere.bin cannot be read")
 
 
 def test_missing_and_open_files_are_named_with_what_to_do(place):
@@ -263,6 +295,7 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
         "federate",
         "sign",
         "compare",
+        "check-evidence",
         "run",
         "status",
         "propose-removal",

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory import MemoryStore
 from test_codec import BODIES
 from wire import KEYS, Setup
 
@@ -12,7 +13,6 @@ from pdlrecover.engines.peers import messages as m
 from pdlrecover.engines.peers.council import MAX_REMOVALS, Council
 from pdlrecover.engines.peers.effects import Blame, Note, Send
 from pdlrecover.engines.peers.plan import Recovery
-from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.errors import PlanError
 
 LOG = bytes(range(32))

@@ -1,4 +1,5 @@
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers import dealing
 from pdlrecover.engines.peers.dealing import CHECKS, NONCE_BYTES, Kind, Public
+from pdlrecover.engines.peers.messages import Header
 from pdlrecover.field import F61, Seeded
 from pdlrecover.sharing import Scheme, Shares, add_masks, open_dots
 from pdlrecover.sharing.shares import DotShares
@@ -55,9 +57,33 @@ def test_honest_masks_verify_and_sum_to_zero():
 def test_the_same_seed_deals_the_same_again_and_another_one_otherwise(kind):
     first, again, other = dealt(kind), dealt(kind), dealt(kind, bytes(32))
     assert first.private == again.private
-    assert first.public.digest(SLOT) == again.public.digest(SLOT)
-    assert first.public.digest(SLOT) != other.public.digest(SLOT)
+    assert first.public.digest(SLOT, masks=kind.masks) == again.public.digest(
+        SLOT, masks=kind.masks
+    )
+    assert first.public.digest(SLOT, masks=kind.masks) != other.public.digest(
+        SLOT, masks=kind.masks
+    )
     assert not set(first.private) & set(other.private)
+
+
+def test_what_a_dealer_signs_says_whether_it_dealt_masks_and_nothing_of_the_federation_file():
+    made = dealt(VECTOR).public
+    assert made.digest(SLOT, masks=True) != made.digest(SLOT, masks=False)
+    header = Header(
+        federation=b"f" * 32,
+        run=b"r" * 32,
+        step=3,
+        round=2,
+        sender=1,
+        recipient=0,
+        log=b"l" * 32,
+        asked=b"a" * 32,
+    )
+    slot = dealing.slot_of(header, 1)
+    assert dealing.slot_of(replace(header, federation=b"g" * 32), 1) == slot
+    for other in ({"run": b"s" * 32}, {"step": 4}, {"log": b"m" * 32}, {"asked": b"b" * 32}):
+        assert dealing.slot_of(replace(header, **other), 1) != slot
+    assert dealing.slot_of(header, 2) != slot
 
 
 def test_a_seed_that_is_used_again_by_mistake_gives_other_randomness():
@@ -91,7 +117,7 @@ def test_any_change_of_a_row_the_proof_or_the_place_is_noticed(kind):
     proof[-1] = (proof[-1] + 1) % F61.modulus
     changed = Public(commitments=made.public.commitments, proof=proof)
     assert sum(dealing.row_of(kind, SLOT, changed, p, made.private[p]) is None for p in range(9))
-    assert changed.digest(SLOT) != made.public.digest(SLOT)
+    assert changed.digest(SLOT, masks=kind.masks) != made.public.digest(SLOT, masks=kind.masks)
 
 
 @pytest.mark.parametrize("private", [b"", bytes(63), bytes(64), bytes(65), bytes(64 + 8 * 500)])
@@ -116,7 +142,7 @@ def test_no_byte_can_move_between_the_public_parts():
         commitments=told[: len(made.commitments) + 32],
         proof=np.frombuffer(told[len(made.commitments) + 32 :], dtype="<i8").astype(np.int64),
     )
-    assert moved.digest(SLOT) != made.digest(SLOT)
+    assert moved.digest(SLOT, masks=False) != made.digest(SLOT, masks=False)
     assert not dealing.is_shaped(VECTOR, moved)
 
 

@@ -1,5 +1,7 @@
 """Whatever the wire does, peers never hold different models for one round."""
 
+import copy
+import functools
 import os
 
 import numpy as np
@@ -10,6 +12,7 @@ from wire import KEYS, TRAINING, Setup, Wire, same_models
 
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers import codec
+from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.holdings import Holdings
 from pdlrecover.engines.peers.messages import NOTHING, Proposal, SubSecret, Vote
 
@@ -22,9 +25,9 @@ FEW = settings(
 TOLERANCE = Tolerance(colluders=1, dropouts=2)
 
 
-def logs_agree(setup):
+def logs_agree(setup, run=TRAINING, peers=None):
     """Check that all stored logs are beginnings of the longest."""
-    logs = [setup.stores[p].log(TRAINING) for p in range(setup.peers)]
+    logs = [setup.stores[p].log(run) for p in peers or range(setup.peers)]
     longest = max(logs, key=len)
     for log in logs:
         digest = expected = NOTHING
@@ -70,6 +73,56 @@ def test_peers_that_crash_at_any_moment_come_back_to_the_same_model(seed, victim
     same_models(network)
     logs_agree(setup)
     assert not network.blames
+
+
+SPARE = Tolerance(colluders=1, dropouts=3)
+
+
+@functools.cache
+def trained_once():
+    """Six peers that have trained, and could lose half of them."""
+    setup = Setup(6, SPARE)
+    return setup, setup.train(rounds=8)
+
+
+@pytest.mark.slow
+@settings(FEW, max_examples=FEW.max_examples // 3 + 1)
+@given(
+    seed=st.integers(0, 10**6),
+    loss=st.sampled_from([0.05, 0.2]),
+    double=st.sampled_from([0.0, 0.3]),
+    victims=st.lists(st.integers(0, 4), min_size=1, max_size=2, unique=True),
+    times=st.lists(st.floats(0.0, 8.0), min_size=2, max_size=2),
+    away=st.floats(0.1, 30.0),
+)
+def test_a_recovery_with_losses_and_crashes_comes_to_one_model(
+    seed, loss, double, victims, times, away
+):
+    """Peer 5 is removed: stored sums, dot products, directions and fresh sums, and catching up.
+
+    The others wait for what was lost, so that only those that crash miss shares: two may.
+    """
+    before, trained = trained_once()
+    patient = Deadlines(dealing=60.0, receipts=60.0, view=90.0, resend=1.0)
+    setup = Setup(6, SPARE, patient)
+    setup.stores = copy.deepcopy(before.stores)
+    wire = Wire(seed=seed, loss=loss, double=double, spread=0.05)
+    network = setup.recover(trained, (5,), wire, run=False)
+    for victim, moment in zip(victims, times, strict=False):
+        again = functools.partial(setup.recoverer, victim, trained.participants[victim], (5,))
+        wire.later(moment, lambda v=victim, a=again: network.crash(v, a()))
+        wire.later(moment + away, lambda v=victim: network.start(v))
+    network.run(
+        until=1000,
+        done=lambda: wire.now > max(times) and len(network.alive) == 5 and finished(network),
+    )
+    same_models(network)
+    run = network.participants[0].machine.circle.run
+    logs_agree(setup, run, range(5))
+    kinds = {len(entry.dealers) > 0 for entry in setup.stores[0].log(run)}
+    assert kinds == {True, False}
+    assert not network.blames
+    assert not network.halts
 
 
 def finished(network):
@@ -136,7 +189,7 @@ def test_what_is_remembered_of_a_step_is_kept_under_that_step():
     for step, seed in kept:
         seeds.setdefault(step, set()).add(seed)
     assert all(len(found) == 1 for found in seeds.values())
-    assert [step for step, _ in kept].count(0) == 2  # the first vote, the final vote
+    assert [step for step, _ in kept].count(0) == 3  # the dealing, both votes
 
 
 NEEDS_ALL = Tolerance(colluders=1, dropouts=1)

@@ -3,10 +3,10 @@ import os
 import lmdb
 import numpy as np
 import pytest
+from memory import MemoryStore
 
 from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.messages import NOTHING, Entry, Held
-from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.errors import HistoryError
 from pdlrecover.history import verify
 from pdlrecover.history.records import share_key

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import small
 import torch
+from memory import MemoryStore
 from office import new_keyrings
 
 from pdlrecover import Federation, Tolerance
@@ -16,9 +17,8 @@ from pdlrecover.engines.peers.circle import Circle
 from pdlrecover.engines.peers.contribution import Contribution
 from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.driver import Driver
-from pdlrecover.engines.peers.effects import Blame, Compute, Halt, Send
+from pdlrecover.engines.peers.effects import Blame, Compute, Halt, Note, Send
 from pdlrecover.engines.peers.participant import Participant
-from pdlrecover.engines.peers.store import MemoryStore
 from pdlrecover.learning import FlatModel
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.optimizers import SGD, Rate
@@ -71,6 +71,7 @@ class Network:
     def __init__(self, wire, participants):
         self.wire, self.participants = wire, dict(participants)
         self.blames, self.halts, self.alive = {}, {}, set(self.participants)
+        self.notes = []
         for peer in self.participants:
             self.start(peer)
 
@@ -92,6 +93,8 @@ class Network:
                 self.wire.later(0.05, lambda o=outcome: self.compute(peer, participant, o))
             elif isinstance(outcome, Blame):
                 self.blames.setdefault(peer, []).append(outcome)
+            elif isinstance(outcome, Note):
+                self.notes.append((peer, outcome.text))
             elif isinstance(outcome, Halt):
                 self.halts[peer] = outcome.why
 
@@ -153,6 +156,7 @@ class Setup:
         self.scheme = Scheme.for_peers(peers, self.tolerance)
         self.deadlines = deadlines or Deadlines(dealing=5.0, view=3.0, receipts=1.0, resend=1.0)
         self.stores = [MemoryStore() for _ in range(peers)]
+        self.federation = FEDERATION
         self.model = FlatModel(small.module(hidden=2), (3,))
 
     def contribution(self, peer):
@@ -175,7 +179,7 @@ class Setup:
             peers=tuple(members),
             scheme=self.scheme,
             crypto=KEYS[peer],
-            federation=FEDERATION,
+            federation=self.federation,
             run=run,
             deadlines=self.deadlines,
         )

@@ -6,26 +6,29 @@ is the one-shot core of Tendermint (Buchman, Kwon, Milosevic 2018), with the set
 
 - Views follow each other by timeouts; leaders rotate with the steps, those first that dealt in
   the last step where anything was dealt (see `leaders`), which is public and the same for all.
+- Nobody leaves a view before a quorum is in it or beyond, and everybody goes to a later one where
+  more peers than may lie are: so views neither run on in an outage nor drift apart.
 - The leader proposes a set. A peer gives it its *first vote* if it holds all of it and is not
   locked on another set, or if the proposal shows a later quorum than its lock.
 - Who sees a quorum of first votes in its view locks on the set and gives its *final vote*.
 - A quorum of final votes of one view settles the set.
 - A quorum is more than (m + e)/2 peers, and enough to open: two quorums share an honest peer. A
-  vote is remembered durably before it is sent, and a lock with the set that it is on.
+  vote is remembered durably before it is sent, with the set that it is for.
 - For a set that a quorum has voted for before, holding it is enough, even if one of its dealers
   was proven to cheat since: others may be locked on it, or have settled it.
 """
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pdlrecover.engines.peers.messages import Held, Proposal, Vote
 
 MAX_VIEWS = 256
-"""Votes further ahead than this are not kept: nobody honest is there alone."""
+"""Votes further ahead than this are not kept, nor is anybody followed further at once."""
+_Written = list[Any]
 
 
 def leaders(peers: Sequence[int], present: Sequence[int], step: int) -> tuple[int, ...]:
@@ -57,6 +60,8 @@ class Ballot:
         default_factory=lambda: defaultdict(dict)
     )
     _valid: Proposal | None = None
+    _views: dict[int, int] = field(default_factory=dict)
+    """In which view every other peer is, as far as it has told."""
 
     def leader(self, view: int) -> int:
         """Return who proposes in a view."""
@@ -89,13 +94,25 @@ class Ballot:
         """Take a proposal of a view's leader; the first one counts."""
         if self.is_near(proposal.view) and sender == self.leader(proposal.view):
             self._proposals.setdefault(proposal.view, proposal)
-            self._follow()
+            self.hear_view(sender, max(proposal.view, self._views.get(sender, 0)))
 
     def hear_vote(self, sender: int, vote: Vote) -> None:
         """Take a vote; the first one for its purpose counts."""
         if self.is_near(vote.view):
             self._votes[vote.view, vote.final].setdefault(sender, vote.choice)
-            self._follow()
+            self.hear_view(sender, max(vote.view, self._views.get(sender, 0)))
+
+    def hear_view(self, sender: int, view: int) -> None:
+        """Take the view that a peer is in; follow once more peers than may lie are ahead."""
+        self._views[sender] = min(view, self.view + MAX_VIEWS)
+        reached = sorted(self._views.values(), reverse=True)
+        if len(reached) > self.liars:
+            self.view = max(self.view, reached[self.liars])
+
+    def may_leave(self, here: Iterable[int]) -> bool:
+        """Say whether a quorum, of this peer and those that are here, has come to this view."""
+        there = sum(self._views.get(peer, -1) >= self.view for peer in here if peer != self.me)
+        return 1 + there >= self.quorum
 
     def next_view(self) -> None:
         """Give up on this view's leader."""
@@ -126,35 +143,44 @@ class Ballot:
             if not self._has_cast(final=True):
                 self.locked_view, self.locked = self.view, proposal.choice
                 given.append(self._give(True, proposal.choice))
-        for view, known in self._proposals.items():
-            if self.settled is None and self._count(view, True, known.choice):
-                self.settled = known
+        if self.settled is None:
+            final = self._settled_choices()
+            known = self._proposals.values()
+            self.settled = next((each for each in known if each.choice in final), None)
         return given
 
     def saved(self) -> bytes:
         """Return what must survive a crash."""
         lock = [self.locked_view, self.locked.hex()]
         cast = [[vote.view, vote.final, vote.choice.hex()] for vote in self.cast]
-        told: dict[str, Any] = {"view": self.view, "lock": lock, "cast": cast, "valid": None}
-        if self._valid is not None:
-            dealers = [[held.dealer, held.digest.hex()] for held in self._valid.dealers]
-            told["valid"] = [self._valid.view, self._valid.since, dealers]
+        voted = {vote.view for vote in self.cast}
+        told = {
+            "view": self.view,
+            "lock": lock,
+            "cast": cast,
+            "valid": _written(self._valid),
+            "proposed": _written(self.proposed),
+            "voted": [_written(self._proposals[v]) for v in sorted(voted & set(self._proposals))],
+        }
         return json.dumps(told).encode()
 
     def restore(self, saved: bytes) -> None:
-        """Go on after a crash, in the next view: nothing is said twice in different words."""
+        """Go on after a crash: nothing is said twice in different words.
+
+        If something was said in the last view, that is in the next one.
+        """
         told = json.loads(saved)
-        self.view = told["view"] + 1
+        votes, self.proposed = words(saved)
         self.locked_view, self.locked = told["lock"][0], bytes.fromhex(told["lock"][1])
-        for view, final, choice in told["cast"]:
-            vote = Vote(view=view, final=final, choice=bytes.fromhex(choice))
-            self.cast.append(vote)
-            self._votes[view, final][self.me] = vote.choice
-        if told["valid"]:
-            view, since, dealers = told["valid"]
-            chosen = tuple(Held(dealer=d, digest=bytes.fromhex(digest)) for d, digest in dealers)
-            self._valid = Proposal(view=view, since=since, dealers=chosen)
-            self._proposals[view] = self._valid
+        self._valid = _read(told["valid"])
+        self.cast = list(votes)
+        for vote in votes:
+            self._votes[vote.view, vote.final][self.me] = vote.choice
+        for known in (self.proposed, self._valid, *map(_read, told["voted"])):
+            if known is not None:
+                self._proposals[known.view] = known
+        spoken = {vote.view for vote in votes} | ({self.proposed.view} if self.proposed else set())
+        self.view = told["view"] + (told["view"] in spoken)
 
     def _give(self, final: bool, choice: bytes) -> Vote:
         vote = Vote(view=self.view, final=final, choice=choice)
@@ -170,14 +196,33 @@ class Ballot:
         votes = self._votes.get((view, final), {})
         return Counter(votes.values())[choice] >= self.quorum
 
-    def _follow(self) -> None:
-        """Go to a later view once more peers than may lie are there."""
-        ahead: dict[int, int] = {}
-        for (view, _), votes in self._votes.items():
-            for peer in votes:
-                ahead[peer] = max(view, ahead.get(peer, -1))
-        for view in self._proposals:
-            ahead[self.leader(view)] = max(view, ahead.get(self.leader(view), -1))
-        reached = sorted(ahead.values(), reverse=True)
-        if len(reached) > self.liars:
-            self.view = max(self.view, reached[self.liars])
+    def _settled_choices(self) -> set[bytes]:
+        """Return what a quorum gave its final votes in one view, whoever proposed it in which."""
+        counted = (
+            Counter(votes.values())
+            for (_, final), votes in self._votes.items()
+            if final and len(votes) >= self.quorum
+        )
+        return {choice for each in counted for choice in each if each[choice] >= self.quorum}
+
+
+def words(saved: bytes) -> tuple[tuple[Vote, ...], Proposal | None]:
+    """Return the votes and the last proposal of a ballot that was saved."""
+    told = json.loads(saved)
+    votes = (Vote(view=v, final=f, choice=bytes.fromhex(choice)) for v, f, choice in told["cast"])
+    return tuple(votes), _read(told["proposed"])
+
+
+def _written(proposal: Proposal | None) -> _Written | None:
+    if proposal is None:
+        return None
+    dealers = [[held.dealer, held.digest.hex()] for held in proposal.dealers]
+    return [proposal.view, proposal.since, dealers]
+
+
+def _read(written: _Written | None) -> Proposal | None:
+    if written is None:
+        return None
+    view, since, dealers = written
+    chosen = tuple(Held(dealer=d, digest=bytes.fromhex(digest)) for d, digest in dealers)
+    return Proposal(view=view, since=since, dealers=chosen)

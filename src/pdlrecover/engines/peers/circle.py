@@ -8,7 +8,7 @@ from pdlrecover.engines.peers.contracts import Crypto
 from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.dealing import Dealt, Kind
 from pdlrecover.engines.peers.effects import Send
-from pdlrecover.engines.peers.messages import EVERYBODY, Body, Entry, Header
+from pdlrecover.engines.peers.messages import EVERYBODY, Body, Header
 from pdlrecover.errors import ToleranceError
 from pdlrecover.field import Elements
 from pdlrecover.sharing import Scheme
@@ -117,6 +117,3 @@ class Task(Protocol):
 
     def stored(self, rows: dict[int, Elements]) -> dict[int, Elements]:
         """Return which of the rows are to be kept with the entry."""
-
-
-__all__ = ["Circle", "Entry", "Task"]

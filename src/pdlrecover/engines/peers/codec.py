@@ -226,7 +226,7 @@ _BODIES: tuple[_Record, ...] = (
             "sealed": _SECRET,
         },
     ),
-    _Record(m.Receipt, {"held": _HELD, "statements": _Many(_SIGNED, MAX_PEERS)}),
+    _Record(m.Receipt, {"view": _I32, "held": _HELD, "statements": _Many(_SIGNED, MAX_PEERS)}),
     _Record(m.Proposal, {"view": _I32, "since": _I32, "dealers": _HELD}),
     _Record(m.Vote, {"view": _I32, "final": _FLAG, "choice": _DIGEST}),
     _Record(m.SubSecret, {"choice": _DIGEST, "values": _ELEMENTS}),

@@ -17,7 +17,8 @@ class Deadlines:
     receipts: float = 5.0
     """Until the leader proposes without those that have sent no receipt."""
     view: float = 15.0
-    """For a step's leader, before the next one takes over; it grows with every view."""
+    """For a step's leader, before the next one takes over; it grows with every view, up to 8 times
+    that."""
     resend: float = 2.0
     """Until what may have been lost is sent again; it doubles, up to 8 times that. Dealings, which
     are large, are sent again to silent peers after 4 times that."""

@@ -62,9 +62,12 @@ class Public:
     proof: Elements
     """The CHECKS polynomials' values, one after the other."""
 
-    def digest(self, slot: bytes) -> bytes:
-        """Return what the dealer's statement is about: no byte can move between its parts."""
-        told = hashlib.sha256(b"pdlrecover public part")
+    def digest(self, slot: bytes, *, masks: bool) -> bytes:
+        """Return what the dealer's statement is about: no byte can move between its parts.
+
+        Whether these are zero masks is part of it, so that everybody can judge the dealing by it.
+        """
+        told = hashlib.sha256(b"pdlrecover public part" + bytes([masks]))
         for part in (slot, self.commitments, self.proof.astype("<i8").tobytes()):
             told.update(len(part).to_bytes(8, "little") + part)
         return told.digest()
@@ -80,9 +83,13 @@ class Dealt:
 
 
 def slot_of(header: Header, dealer: int) -> bytes:
-    """Return the bytes that bind a dealing to its federation, run, step, request and dealer."""
+    """Return the bytes that bind a dealing to its run, step, log, request and dealer.
+
+    The federation file is not among them: its addresses and deadlines may change within a step, and
+    what was dealt in it stays as it is. What may not change is in the name of the run.
+    """
     place = header.step.to_bytes(8, "little") + dealer.to_bytes(2, "little")
-    return header.federation + header.run + place + header.log + header.asked
+    return header.run + place + header.log + header.asked
 
 
 def statement(slot: bytes, digest: bytes) -> bytes:

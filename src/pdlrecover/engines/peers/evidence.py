@@ -1,21 +1,34 @@
-"""Equivocation: one peer that signs two different things for one purpose, and the proof of it.
+"""Proof of a cheat: words of its author that exclude each other, or shares that do not fit.
 
-The proof is both signed messages, whole. A dealer's two statements are compared by `holdings`.
+Rules:
+
+- Evidence is whole messages, as they were signed: two of the cheat's own that exclude each other,
+  or one of a witness, `Misdealt` or `Equivocation`, with what the cheat signed in it.
+- It convinces whoever has the peers' public keys and the tolerance: see `proven`.
 """
+
+from collections.abc import Callable, Sequence
 
 from pdlrecover.engines.peers import codec, dealing
 from pdlrecover.engines.peers.circle import Circle
+from pdlrecover.engines.peers.dealing import CHECKS, NONCE_BYTES, Kind, Public
 from pdlrecover.engines.peers.effects import Blame, Effect
 from pdlrecover.engines.peers.messages import (
+    Body,
+    Dealing,
     Envelope,
     Equivocation,
     Header,
+    Misdealt,
     Proposal,
     SubSecret,
     Vote,
 )
-from pdlrecover.errors import CodecError
+from pdlrecover.errors import CodecError, MessageError
+from pdlrecover.sharing import Scheme
 
+Verify = Callable[[int, bytes, bytes], bool]
+"""Says whether a peer signed this: (peer, what, signature)."""
 MAX_PASSED_ON = 1 << 16
 """Larger proofs are kept, and not passed on."""
 _STATEMENT_BYTES = 32 + codec.SIGNATURE
@@ -32,41 +45,101 @@ def raise_alarm(circle: Circle, place: Header, first: Envelope, second: Envelope
     return [blame, *circle.broadcast(place, proof)]
 
 
-def judge(circle: Circle, place: Header, accuser: int, body: Equivocation) -> tuple[bool, Blame]:
-    """Look at a proof; say whether it is one, and blame the accused, or else who sent it."""
-    if proves(circle, place, body):
-        what = "signed two different things for one purpose"
-        return True, Blame(peer=body.accused, what=what, evidence=(body.first, body.second))
-    return False, Blame(peer=accuser, what="accused a peer without proof")
+def subject(body: Equivocation) -> type[Body]:
+    """Return what kind of words this claims to be about; `Dealing` if about a dealer's statements.
+
+    Nothing is checked.
+    """
+    if len(body.first) == len(body.second) == _STATEMENT_BYTES:
+        return Dealing
+    try:
+        return codec.decode_header(body.first)[1]
+    except CodecError:
+        return Equivocation
 
 
-def is_about_dealing(body: Equivocation) -> bool:
-    """Say whether this shows two statements of a dealer, not two messages."""
-    return len(body.first) == len(body.second) == _STATEMENT_BYTES
-
-
-def proves(circle: Circle, place: Header, body: Equivocation) -> bool:
+def equivocates(verify: Verify, header: Header, body: Equivocation) -> bool:
     """Say whether the accused signed both, and both cannot be honest."""
-    if is_about_dealing(body):
-        slot = dealing.slot_of(place, body.accused)
+    if subject(body) is Dealing:
+        slot = dealing.slot_of(header, body.accused)
         return body.first[:32] != body.second[:32] and all(
-            circle.crypto.verify(body.accused, dealing.statement(slot, part[:32]), part[32:])
+            verify(body.accused, dealing.statement(slot, part[:32]), part[32:])
             for part in (body.first, body.second)
         )
     try:
         first, second = codec.decode(body.first), codec.decode(body.second)
     except CodecError:
         return False
-    same_place = _place(first.header) == _place(second.header)
     return (
-        same_place
-        and first.header.sender == body.accused
-        and first.header.federation == circle.federation
+        first.header.sender == body.accused
+        and first.header.federation == header.federation
+        and contradict(verify, first, second)
+    )
+
+
+def contradict(verify: Verify, first: Envelope, second: Envelope) -> bool:
+    """Say whether one peer signed both messages, and no honest peer signs both."""
+    return (
+        _place(first.header) == _place(second.header)
         and _purpose(first) is not None
         and _purpose(first) == _purpose(second)
         and first.signed != second.signed
-        and all(circle.crypto.verify(body.accused, e.signed, e.signature) for e in (first, second))
+        and all(verify(e.header.sender, e.signed, e.signature) for e in (first, second))
     )
+
+
+def flaw(verify: Verify, kind: Kind, header: Header, body: Misdealt) -> str:
+    """Return what is wrong with an accusation; nothing if the dealer did send such a row.
+
+    The header is the accuser's.
+    """
+    slot = dealing.slot_of(header, body.dealer)
+    public = Public(commitments=body.commitments, proof=body.proof)
+    signed = dealing.statement(slot, public.digest(slot, masks=kind.masks))
+    fits = (
+        dealing.is_shaped(kind, public)
+        and verify(body.dealer, signed, body.statement)
+        and dealing.committed(public, header.sender, body.private)
+    )
+    if not fits:
+        return "accused a dealer without proof"
+    row = dealing.row_of(kind, slot, public, header.sender, body.private)
+    if row is not None and dealing.check_public(kind, public):
+        return "accused an honest dealer"
+    return ""
+
+
+def proven(scheme: Scheme, verify: Verify, parts: Sequence[bytes]) -> tuple[int, str]:
+    """Return who cheated, and how, by the evidence that a peer has kept; raise if it is none.
+
+    It takes nothing that only peers know. How long a row should be is not known here, either: rows
+    that are only too long or too short for their step prove nothing.
+    """
+    envelopes = [codec.decode(part) for part in parts]
+    for each in envelopes:
+        if not verify(each.header.sender, each.signed, each.signature):
+            raise MessageError(f"this evidence is not signed by peer {each.header.sender}")
+    match [each.body for each in envelopes]:
+        case [Misdealt() as body]:
+            header = envelopes[0].header
+            if any(not flaw(verify, kind, header, body) for kind in _kinds(scheme, body)):
+                return body.dealer, f"dealt peer {header.sender} shares that do not fit"
+        case [Equivocation() as body] if equivocates(verify, envelopes[0].header, body):
+            return body.accused, f"signed two different {subject(body).__name__}s for one purpose"
+        case [_, _] if contradict(verify, *envelopes):
+            what = type(envelopes[0].body).__name__
+            return envelopes[0].header.sender, f"signed two different {what}s for one purpose"
+    raise MessageError("this evidence proves nothing: an honest peer may have signed all of it")
+
+
+def _kinds(scheme: Scheme, body: Misdealt) -> list[Kind]:
+    """Return what may have been dealt, by the length of the row; the statement fits one of it."""
+    blocks = max(1, (len(body.private) - NONCE_BYTES) // 8 - CHECKS)
+    vector, dot = scheme.quorums.vector_degree, scheme.quorums.dot_degree
+    return [
+        Kind(scheme=scheme, blocks=blocks, degree=vector, masks=False),
+        Kind(scheme=scheme, blocks=blocks, degree=dot, masks=True),
+    ]
 
 
 def _place(header: Header) -> tuple[object, ...]:

@@ -5,8 +5,8 @@ Rules:
 - A dealing is held if its dealer signed it, its public part is well formed, its share unseals, is
   the one committed to, and is on the published polynomials.
 - A dealer that provably cheated is left out of the step: with two signed public parts, or with a
-  row that does not fit its own commitments. The proof is passed on, so all honest peers leave it
-  out.
+  row that does not fit its own commitments. The proof is passed on once, so all honest peers leave
+  it out, and kept whole: see `evidence`.
 - What is held is kept on disk before this peer votes for it: it can be opened after a crash. A
   receipt counts until the next one of the same peer: who was restarted may hold less.
 - What cannot be proven (a share that does not unseal), or would be an accusation of the wrong size
@@ -19,12 +19,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pdlrecover.engines.peers import dealing
+from pdlrecover.engines.peers import dealing, evidence
 from pdlrecover.engines.peers.circle import Circle, Task
 from pdlrecover.engines.peers.dealing import Dealt, Public
 from pdlrecover.engines.peers.effects import Blame, Effect
 from pdlrecover.engines.peers.messages import (
     Dealing,
+    Envelope,
     Equivocation,
     Header,
     Held,
@@ -75,17 +76,15 @@ class Holdings:
         me, kind = self._circle.me, self._task.kind
         if kind is None:
             return
-        slot = dealing.slot_of(self._place, me)
-        digest = dealt.public.digest(slot)
+        slot, digest = dealing.slot_of(self._place, me), self.digest_of(me, dealt.public)
         self.own_statement = self._circle.crypto.sign(dealing.statement(slot, digest))
-        held = Held(dealer=me, digest=digest)
-        if self._held.setdefault(me, held) == held:
-            self._hold(held, self.own_statement, dealing.own_row(kind, dealt, me))
+        row = dealing.own_row(kind, dealt, me)
+        self._hold(Held(dealer=me, digest=digest), self.own_statement, row)
 
-    def holds_own(self, dealt: Dealt) -> bool:
-        """Say whether this is what this peer has dealt before, if it has."""
-        digest = dealt.public.digest(dealing.slot_of(self._place, self._circle.me))
-        return self._held[self._circle.me].digest == digest
+    def digest_of(self, dealer: int, public: Public) -> bytes:
+        """Return the digest of a dealer's public part in this step."""
+        masks = self._task.kind is not None and self._task.kind.masks
+        return public.digest(dealing.slot_of(self._place, dealer), masks=masks)
 
     def saved(self) -> bytes:
         """Return the dealings that are held, as bytes."""
@@ -117,7 +116,7 @@ class Holdings:
             return [Blame(peer=dealer, what="dealt where nothing is dealt")]
         slot = dealing.slot_of(self._place, dealer)
         public = Public(commitments=body.commitments, proof=body.proof)
-        digest = public.digest(slot)
+        digest = self.digest_of(dealer, public)
         signed = dealing.statement(slot, digest)
         if not self._circle.crypto.verify(dealer, signed, body.statement):
             return [Blame(peer=dealer, what="dealt without a valid statement")]
@@ -139,29 +138,20 @@ class Holdings:
                 private=private,
             )
             told = self._circle.broadcast(self._place, proof)
-            return [*self._cheated(dealer, "dealt shares that do not fit", body.statement), *told]
+            return [*self._cheated(dealer, "dealt shares that do not fit", told[0].data), *told]
         self._hold(Held(dealer=dealer, digest=digest), body.statement, row)
         return []
 
-    def judge(self, accuser: int, body: Misdealt) -> list[Effect]:
+    def judge(self, envelope: Envelope, body: Misdealt) -> list[Effect]:
         """Look at the proof that a dealer cheated the accuser; if it is none, blame that one."""
-        kind, dealer = self._task.kind, body.dealer
+        kind, dealer, accuser = self._task.kind, body.dealer, envelope.header.sender
         if kind is None or dealer not in self._circle.peers:
             return [Blame(peer=accuser, what="accused without reason")]
-        slot = dealing.slot_of(self._place, dealer)
-        public = Public(commitments=body.commitments, proof=body.proof)
-        signed = dealing.statement(slot, public.digest(slot))
-        fits = (
-            dealing.is_shaped(kind, public)
-            and self._circle.crypto.verify(dealer, signed, body.statement)
-            and dealing.committed(public, accuser, body.private)
-        )
-        if not fits:
-            return [Blame(peer=accuser, what="accused a dealer without proof")]
-        well_formed = dealing.check_public(kind, public)
-        if well_formed and dealing.row_of(kind, slot, public, accuser, body.private) is not None:
-            return [Blame(peer=accuser, what="accused an honest dealer")]
-        return self._cheated(dealer, f"dealt peer {accuser} shares that do not fit", body.statement)
+        if dealer in self._cheats:
+            return []
+        if wrong := evidence.flaw(self._circle.crypto.verify, kind, envelope.header, body):
+            return [Blame(peer=accuser, what=wrong)]
+        return self._cheated(dealer, f"dealt peer {accuser} shares that do not fit", envelope.data)
 
     def leave_out(self, dealer: int) -> None:
         """Take no dealing of this dealer, which is proven to have dealt in two ways."""
@@ -179,10 +169,11 @@ class Holdings:
             effects += self._compare(held.dealer, held.digest, statement)
         return effects
 
-    def receipt(self) -> Receipt:
-        """Return this peer's receipt."""
+    def receipt(self, view: int) -> Receipt:
+        """Return this peer's receipt in a view."""
         held = tuple(self._held[dealer] for dealer in sorted(self._held))
-        return Receipt(held=held, statements=tuple(self._statements[h.dealer] for h in held))
+        statements = tuple(self._statements[h.dealer] for h in held)
+        return Receipt(view=view, held=held, statements=statements)
 
     def lacking_mine(self, *, silent: bool) -> tuple[int, ...]:
         """Return whose receipts lack this peer's dealing; and who is silent so far, if asked."""
@@ -251,14 +242,10 @@ class Holdings:
         if known is None:
             self._heard[dealer] = digest, statement
             return []
-        both = known[0] + known[1], digest + statement
-        told = self._circle.broadcast(
-            self._place, Equivocation(accused=dealer, first=both[0], second=both[1])
-        )
-        return [*self._cheated(dealer, "dealt in two different ways", *both), *told]
+        proof = Equivocation(accused=dealer, first=known[0] + known[1], second=digest + statement)
+        told = self._circle.broadcast(self._place, proof)
+        return [*self._cheated(dealer, "dealt in two different ways", told[0].data), *told]
 
-    def _cheated(self, dealer: int, what: str, *evidence: bytes) -> list[Effect]:
-        if dealer in self._cheats:
-            return []
+    def _cheated(self, dealer: int, what: str, proof: bytes) -> list[Effect]:
         self._cheats.add(dealer)
-        return [Blame(peer=dealer, what=what, evidence=evidence)]
+        return [Blame(peer=dealer, what=what, evidence=(proof,))]

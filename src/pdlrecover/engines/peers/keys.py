@@ -11,6 +11,28 @@ from pdlrecover.engines.peers.sealing import open_sealed, seal, sign, verify
 from pdlrecover.errors import ForgeryError
 
 
+class Signers:
+    """Everybody's public signing keys, by number: enough to check what peers have signed."""
+
+    def __init__(self, keys: Sequence[Ed25519PublicKey]) -> None:
+        self._keys = tuple(keys)
+
+    @classmethod
+    def of(cls, membership: Membership) -> "Signers":
+        """Return the signing keys of a federation."""
+        return cls([peer.signing_key for peer in membership.peers])
+
+    def verify(self, peer: int, data: bytes, signature: bytes) -> bool:
+        """Say whether a peer signed this."""
+        if not 0 <= peer < len(self._keys):
+            return False
+        try:
+            verify(self._keys[peer], signature, data)
+        except ForgeryError:
+            return False
+        return True
+
+
 class Keyring:
     """Signs and opens as one peer; verifies and seals by number. See `sealing` for how."""
 
@@ -22,6 +44,7 @@ class Keyring:
     ) -> None:
         """`public` has everybody's signing and sealing keys, in the order of the peers."""
         self._signing, self._sealing, self._public = signing, sealing, tuple(public)
+        self._signers = Signers([key for key, _ in self._public])
 
     @classmethod
     def of(cls, identity: Identity, membership: Membership) -> "Keyring":
@@ -35,13 +58,7 @@ class Keyring:
 
     def verify(self, peer: int, data: bytes, signature: bytes) -> bool:
         """Say whether a peer signed this."""
-        if not 0 <= peer < len(self._public):
-            return False
-        try:
-            verify(self._public[peer][0], signature, data)
-        except ForgeryError:
-            return False
-        return True
+        return self._signers.verify(peer, data, signature)
 
     def seal(self, peer: int, data: bytes, context: bytes) -> bytes:
         """Return what only this peer can open, and only in this context."""

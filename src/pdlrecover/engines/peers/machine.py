@@ -111,12 +111,12 @@ class Machine:
         self._attested = {step: log for step, log in self._attested.items() if step > self.step}
         for peer, (step, _) in self._positions.items():
             if step >= self.step - 1:
-                self.slot.heard(peer)
+                self.slot.heard(peer, now)
         if self._catching_up and self._goals():
             self.slot.overtaken()
             self._overtaken_at = now
             return [self._fetch()]
-        effects = self.slot.begin(now)
+        effects = self.slot.begin()
         if self._catching_up:
             self._catching_up = False
             effects += self.circle.broadcast(self._place(), Position(reply=True))
@@ -125,6 +125,10 @@ class Machine:
             for envelope in envelopes:
                 effects += self._now(envelope, now)
         return self._settled(effects)
+
+    def end(self) -> None:
+        """Wait for no further step: the run is over, and what comes after it is not kept."""
+        self._later.clear()
 
     def contribute(self, step: int, dealt: Dealt, now: float) -> list[Effect]:
         """Take what `Task.deal` made; too late, it is dropped."""
@@ -150,7 +154,7 @@ class Machine:
         """Take a checked message."""
         header, body, sender = envelope.header, envelope.body, envelope.header.sender
         if self.slot and header.step >= self.step:
-            self.slot.heard(sender)
+            self.slot.heard(sender, now)
         known = self._positions.get(sender)
         if known is None or header.step >= known[0]:
             self._positions[sender] = header.step, header.log
@@ -166,7 +170,9 @@ class Machine:
                     effects += self._say_again(sender, header.log, now)
             case _ if header.step < self.step:
                 effects = self._late(header)
-            case _ if header.step > self.step or self.slot is None:
+            case _ if self.slot is None:
+                effects = []
+            case _ if header.step > self.step:
                 self._keep(envelope)
             case _:
                 effects = self._now(envelope, now)

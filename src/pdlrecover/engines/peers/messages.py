@@ -72,8 +72,9 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """Which dealings the sender holds, with their dealers' statements."""
+    """Which dealings the sender holds, with their dealers' statements; and the view it is in."""
 
+    view: int
     held: tuple[Held, ...]
     statements: tuple[bytes, ...]
 

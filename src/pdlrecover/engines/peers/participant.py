@@ -44,7 +44,6 @@ class Participant:
         self.driver, self.machine = driver, Machine(driver.circle, driver.longest)
         self._store, self._run = store, driver.circle.run
         self.task: Task | None = None
-        self.started = False
 
     @property
     def finished(self) -> bool:
@@ -53,7 +52,6 @@ class Participant:
 
     def start(self, now: float) -> list[Outcome]:
         """Go through what the store has, and begin the first step that it has not."""
-        self.started = True
         self.task = self.driver.start()
         try:
             self._replay(self._store.log(self._run))
@@ -121,6 +119,7 @@ class Participant:
         self, now: float, memory: bytes | None = None, rows: bytes | None = None
     ) -> list[Outcome]:
         if self.task is None:
+            self.machine.end()
             return []
         self._store.reserve(self._run)
         return self._carry_out(self.machine.begin(self.task, now, memory, rows), now)

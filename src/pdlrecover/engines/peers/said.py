@@ -1,9 +1,10 @@
 """What a peer has said in a step, and must be able to say again: after a crash, or when ahead.
 
-A step's *promise* is kept on disk: the seed of the peer's dealing, its votes and its lock, and of
-the step before what `Said` needs. A peer that has opened a step answers those that ask in that step
-with its votes and its sub-secret of it: they may have been lost, and nobody else can say them.
-Sub-secrets of sums are computed again from stored shares; of masked dot products they are kept.
+A step's *promise* is kept on disk: the seed of the peer's dealing and its digest, its votes and its
+lock, and of the step before what `Said` needs. A peer that has opened a step answers those that ask
+in that step with its votes and its sub-secret of it: they may have been lost, and nobody else can
+say them. Sub-secrets of sums are computed again from stored shares; of masked dot products they are
+kept.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from pdlrecover.engines.peers.ballot import words
 from pdlrecover.engines.peers.circle import Circle, Task
 from pdlrecover.engines.peers.contracts import Store
 from pdlrecover.engines.peers.effects import Send
@@ -33,18 +35,22 @@ class Promise:
     """What is kept on disk of the step under way."""
 
     seed: bytes
+    dealt: bytes
+    """The digest of what this peer has dealt in the step; empty if it has not."""
     now: Kept
     before: Kept | None
 
     def saved(self) -> bytes:
         """Return it as bytes."""
-        return self.seed + json.dumps({"now": self.now, "before": self.before}).encode()
+        told = {"dealt": self.dealt.hex(), "now": self.now, "before": self.before}
+        return self.seed + json.dumps(told).encode()
 
     @classmethod
     def restored(cls, saved: bytes) -> "Promise":
         """Return what was saved."""
         told = json.loads(saved[SEED_BYTES:])
-        return cls(seed=saved[:SEED_BYTES], now=told["now"], before=told["before"])
+        dealt = bytes.fromhex(told["dealt"])
+        return cls(seed=saved[:SEED_BYTES], dealt=dealt, now=told["now"], before=told["before"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,8 +74,7 @@ def recalled(
     store: Store, circle: Circle, task: Task, place: Header, entry: Entry, kept: Kept | None
 ) -> Said:
     """Return what this peer said in the last step of the store, as far as it can be had."""
-    told = json.loads(kept["ballot"])["cast"] if kept else []
-    votes = [Vote(view=v, final=final, choice=bytes.fromhex(choice)) for v, final, choice in told]
+    votes, proposal = words(kept["ballot"].encode()) if kept else ((), None)
     values: Elements | None = None
     if task.kind is None:
         values = task.sub_secret({})
@@ -80,4 +85,4 @@ def recalled(
         dealers = [held.dealer for held in entry.dealers]
         values = store.shares(circle.run, place.step, dealers)
     part = None if values is None else SubSecret(choice=choice_of(entry.dealers), values=values)
-    return Said(place=place, votes=tuple(votes), part=part, kept=kept)
+    return Said(place=place, votes=votes, part=part, kept=kept, proposal=proposal)

@@ -11,7 +11,7 @@
 Steps that open stored shares only start with 4. What may have been lost is sent again.
 """
 
-from pdlrecover.engines.peers import dealing, evidence
+from pdlrecover.engines.peers import dealing
 from pdlrecover.engines.peers.ballot import Ballot, leaders
 from pdlrecover.engines.peers.circle import Circle, Task
 from pdlrecover.engines.peers.dealing import Dealt, Public
@@ -33,6 +33,7 @@ from pdlrecover.engines.peers.messages import (
 )
 from pdlrecover.engines.peers.said import Kept, Promise, Said
 from pdlrecover.engines.peers.states import TAKES, Move, State, moved
+from pdlrecover.engines.peers.watch import Watch
 from pdlrecover.field import Elements
 
 MAX_CHOICES = 4
@@ -41,6 +42,10 @@ DEALING_PATIENCE = 4
 """A dealing is sent again to a silent peer after so many times the usual wait."""
 PATIENCE = 3
 """After it has said its own so many times again, a peer says whose sub-secrets are missing."""
+LONGEST_PAUSE = 8
+"""What may have been lost is sent again at least every so many times the usual wait."""
+LONGEST_VIEW = 8
+"""A view lasts up to so many times as long as the first."""
 
 
 class Slot:
@@ -70,10 +75,10 @@ class Slot:
             quorum=circle.quorum,
             liars=circle.scheme.quorums.tolerance.liars,
         )
-        self.seed = dealing.new_seed()
+        self.seed, self._own = dealing.new_seed(), b""
         if memory:
             promise = Promise.restored(memory)
-            self.seed = promise.seed
+            self.seed, self._own = promise.seed, promise.dealt
             self.ballot.restore(promise.now["ballot"].encode())
             self.holdings.restore(rows or b"")
         self.wake_at = now + circle.deadlines.resend
@@ -83,37 +88,34 @@ class Slot:
         self._choice = NOTHING
         self._dealers: tuple[Held, ...] = ()
         self._parts: dict[bytes, dict[int, Elements]] = {}
-        self._seen: dict[tuple[object, ...], Envelope] = {}
+        self._watch = Watch(circle, place)
+        self._heard_at: dict[int, float] = {}
         self._resend_at, self._pause = self.wake_at, circle.deadlines.resend
         self._timed_view, self._resent = -1, 0
         self._deadline = self._propose_at = self._view_at = float("inf")
         self._deal_again_at = float("inf")
 
-    def heard(self, peer: int) -> None:
+    def heard(self, peer: int, now: float) -> None:
         """Wait for this peer, too: it is there."""
         self.holdings.expected.add(peer)
+        self._heard_at[peer] = now
 
-    def begin(self, now: float) -> list[Effect]:
+    def begin(self) -> list[Effect]:
         """Start: compute what is to be dealt, or open what is stored."""
         if self.task.kind is None:
             return [*self._say_sub_secret(), *self._try_open()]
         slot = dealing.slot_of(self.place, self.circle.me)
-        saved = self._promise()
-        job = Compute(step=self.place.step, slot=slot, seed=self.seed, deal=self.task.deal)
-        return [saved, job]
+        return [Compute(step=self.place.step, slot=slot, seed=self.seed, deal=self.task.deal)]
 
     def contribute(self, dealt: Dealt, now: float) -> list[Effect]:
-        """Send what this peer has dealt."""
+        """Send what this peer has dealt, unless it has dealt something else before a crash."""
         if self.state is not State.COMPUTING:
             return []
         self._move(Move.DEALT)
         self._rest(now)
-        self.holdings.hold_own(dealt)
-        if self.holdings.holds_own(dealt):
-            self._dealt = dealt
         self._deadline = now + self.circle.deadlines.dealing
         self._deal_again_at = now + DEALING_PATIENCE * self.circle.deadlines.resend
-        return [*self._deal_to(self.circle.others), *self._progress(now)]
+        return [*self._deal(dealt), *self._progress(now)]
 
     def take(self, envelope: Envelope, now: float) -> list[Effect]:
         """Take a message of this step, whose signature and header are checked."""
@@ -126,21 +128,24 @@ class Slot:
                 effects = self.holdings.take(sender, body)
             case Receipt():
                 effects = self.holdings.hear(sender, body)
-            case Proposal() if self.ballot.is_near(body.view):
-                effects = self._conflict(envelope, (Proposal, sender, body.view))
+                self.ballot.hear_view(sender, body.view)
+            case Proposal() if self._may_propose(sender, body):
+                effects = self._watch.compare(envelope, body.view)
                 self.ballot.hear_proposal(sender, body)
             case Vote() if self.ballot.is_near(body.view):
-                effects = self._conflict(envelope, (Vote, sender, body.view, body.final))
+                effects = self._watch.compare(envelope, body.view, body.final)
                 self.ballot.hear_vote(sender, body)
+            case SubSecret() if len(body.values) != self.task.size:
+                effects = [Blame(peer=sender, what="sent a sub-secret of the wrong size")]
             case SubSecret() if self._may_choose(sender, body.choice):
-                effects = self._conflict(envelope, (SubSecret, sender, body.choice))
-                effects += self._hear_sub_secret(sender, body)
+                effects = self._watch.compare(envelope, body.choice)
+                self._parts.setdefault(body.choice, {}).setdefault(sender, body.values)
+                effects += self._try_open()
             case Misdealt():
-                effects = self.holdings.judge(sender, body)
+                effects = self.holdings.judge(envelope, body)
             case Equivocation():
-                proven, blame = evidence.judge(self.circle, self.place, sender, body)
-                effects = [blame]
-                if proven and evidence.is_about_dealing(body):
+                effects = self._watch.judge(envelope, body)
+                if (body.accused, Dealing) in self._watch.caught:
                     self.holdings.leave_out(body.accused)
         return [*effects, *self._progress(now)]
 
@@ -148,13 +153,10 @@ class Slot:
         """Do what is due by the clock."""
         effects: list[Effect] = []
         if now >= self._view_at and self.state is State.AGREEING:
-            self.ballot.next_view()
-            self._start_view(now)
-            facts: dict[str, object] = {"view": self.ballot.view}
-            effects.append(Note(text="no set was settled in time, the next leads", facts=facts))
+            effects += self._leave_view(now)
         effects += self._progress(now)
         if now >= self._resend_at:
-            self._pause = min(2 * self._pause, 8 * self.circle.deadlines.resend)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE * self.circle.deadlines.resend)
             self._resend_at = now + self._pause
             effects += self._again(now)
             self._resent += 1
@@ -225,12 +227,28 @@ class Slot:
     def _tell_receipt(self, now: float) -> list[Effect]:
         self._rest(now)
         self._start_view(now)
-        return [*self.circle.broadcast(self.place, self.holdings.receipt())]
+        return self._receipt()
+
+    def _receipt(self) -> list[Effect]:
+        body = self.holdings.receipt(self.ballot.view)
+        return [*self.circle.broadcast(self.place, body)]
 
     def _start_view(self, now: float) -> None:
         self._timed_view = self.ballot.view
         self._propose_at = now + self.circle.deadlines.receipts
-        self._view_at = now + self.circle.deadlines.view * (1 + self.ballot.view)
+        self._view_at = now + self.circle.deadlines.view * min(1 + self.ballot.view, LONGEST_VIEW)
+
+    def _leave_view(self, now: float) -> list[Effect]:
+        """Go to the next view, if a quorum of those heard from lately is in this one or beyond."""
+        lately = now - 2 * LONGEST_PAUSE * self.circle.deadlines.resend
+        if not self.ballot.may_leave(peer for peer, at in self._heard_at.items() if at >= lately):
+            self._view_at = now + self.circle.deadlines.view
+            return []
+        self.ballot.next_view()
+        self._start_view(now)
+        facts: dict[str, object] = {"view": self.ballot.view}
+        note = Note(text="no set was settled in time, the next leads", facts=facts)
+        return [note, self._promise(), *self._receipt()]
 
     def _agree(self, now: float) -> list[Effect]:
         """Propose if it is this peer's turn, and vote."""
@@ -256,7 +274,7 @@ class Slot:
 
     def _promise(self) -> Remember:
         """Keep the seed and the votes under this step's number, however far the run has come."""
-        promise = Promise(seed=self.seed, now=self._kept(), before=self._before)
+        promise = Promise(seed=self.seed, dealt=self._own, now=self._kept(), before=self._before)
         return Remember(step=self.place.step, value=promise.saved())
 
     def _kept(self) -> Kept:
@@ -300,11 +318,10 @@ class Slot:
             facts=facts,
         )
 
-    def _hear_sub_secret(self, sender: int, body: SubSecret) -> list[Effect]:
-        if len(body.values) != self.task.size:
-            return [Blame(peer=sender, what="sent a sub-secret of the wrong size")]
-        self._parts.setdefault(body.choice, {}).setdefault(sender, body.values)
-        return self._try_open()
+    def _may_propose(self, sender: int, body: Proposal) -> bool:
+        """Say whether to look at a proposal: its view's leader names everybody at most."""
+        is_leader = self.ballot.leader(body.view) == sender and self.ballot.is_near(body.view)
+        return is_leader and len(body.dealers) <= len(self.circle.peers)
 
     def _may_choose(self, sender: int, choice: bytes) -> bool:
         """Say whether to look at a sub-secret: one sender may name a few sets, no more."""
@@ -326,12 +343,20 @@ class Slot:
         rows = self.holdings.rows(entry.dealers)
         return Opened(entry=entry, shares={} if rows is None else self.task.stored(rows))
 
-    def _conflict(self, envelope: Envelope, purpose: tuple[object, ...]) -> list[Effect]:
-        """Blame a sender that signs two different things for one purpose, and tell the others."""
-        first = self._seen.setdefault(purpose, envelope)
-        if first.signed == envelope.signed:
-            return []
-        return evidence.raise_alarm(self.circle, self.place, first, envelope)
+    def _deal(self, dealt: Dealt) -> list[Effect]:
+        """Deal to all others; which dealing it is, is kept before anybody sees it."""
+        digest = self.holdings.digest_of(self.circle.me, dealt.public)
+        if self._own not in (b"", digest):
+            self.holdings.expected.discard(self.circle.me)
+            facts: dict[str, object] = {"step": self.place.step}
+            text = (
+                "what this peer deals came out otherwise than before it was restarted: it deals "
+                "nothing in this step, and the others go on without it"
+            )
+            return [Note(text=text, facts=facts)]
+        self._own, self._dealt = digest, dealt
+        self.holdings.hold_own(dealt)
+        return [self._promise(), *self._deal_to(self.circle.others)]
 
     def _deal_to(self, peers: tuple[int, ...]) -> list[Effect]:
         if self._dealt is None:
@@ -358,10 +383,10 @@ class Slot:
         if self.state in (State.GATHERING, State.AGREEING):
             sends += self._deal_to(self.holdings.lacking_mine(silent=now >= self._deal_again_at))
         if self.state is State.AGREEING:
-            sends += self.circle.broadcast(self.place, self.holdings.receipt())
-            if self.ballot.proposed and self.ballot.proposed.view == self.ballot.view:
-                sends += self.circle.broadcast(self.place, self.ballot.proposed)
+            sends += self._receipt()
         if self.state in (State.AGREEING, State.OPENING):
+            if self.ballot.proposed:
+                sends += self.circle.broadcast(self.place, self.ballot.proposed)
             for vote in self.ballot.cast:
                 sends += self.circle.broadcast(self.place, vote)
         if self.state is State.OPENING and self._mine is not None:

@@ -1,4 +1,4 @@
-"""The arithmetic of the four kinds of steps, for one peer and its own shares.
+"""The arithmetic of the three kinds of steps, for one peer and its own shares.
 
 fresh sums       every peer deals its update; sub-secret: the sum of the settled dealers' shares
 stored sums      nothing is dealt; sub-secret: a combination of stored shares

@@ -1,4 +1,4 @@
-"""A store in memory: for trials on a wire that is none. What a real peer keeps is in `archive`."""
+"""A store in memory: it survives the peer that uses it, not the process."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from pdlrecover.recovery.requests import Vector
 
 
 class MemoryStore:
-    """Everything in memory: it survives the peer that uses it, not the process."""
+    """Everything that a peer keeps, in memory."""
 
     def __init__(self) -> None:
         self._logs: dict[bytes, list[Entry]] = {}

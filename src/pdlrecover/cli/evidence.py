@@ -1,0 +1,30 @@
+"""`pdlrecover peer check-evidence`: whether what a peer has kept proves a cheat."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pdlrecover.cli.peer_files import FederationFile
+from pdlrecover.engines.peers import evidence
+from pdlrecover.engines.peers.federation_file import load_federation
+from pdlrecover.engines.peers.keys import Signers
+from pdlrecover.errors import MessageError
+
+
+def check_evidence(
+    federation: FederationFile,
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A file of a peer's folder evidence/, or both files of a pair."),
+    ],
+) -> None:
+    """Say who is proven to have cheated, and how, by the public keys alone."""
+    membership = load_federation(federation)
+    try:
+        parts = [path.read_bytes() for path in files]
+    except OSError as error:
+        raise MessageError(f"{error.filename} cannot be read: {error.strerror}") from error
+    verify = Signers.of(membership).verify
+    peer, what = evidence.proven(membership.scheme, verify, parts)
+    typer.echo(f"{membership.peers[peer].name} {what}")
