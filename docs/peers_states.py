@@ -6,7 +6,7 @@ With `--check` nothing is written, and the exit code says whether the page is up
 import sys
 from pathlib import Path
 
-from pdlrecover.engines.peers.states import TABLE, TAKES, Move, State
+from pdlrecover.engines.peers.states import HELPS, TABLE, TAKES, Move, State
 
 PAGE = Path(__file__).parent / "peers-states.md"
 
@@ -35,6 +35,8 @@ def page() -> str:
     lines.append("|---|---|---|")
     for state in State:
         taken = ", ".join(sorted(kind.__name__ for kind in TAKES[state])) or "nothing of this step"
+        later = ", ".join(sorted(kind.__name__ for kind in HELPS))
+        taken += f"; after a wait also {later}" if state is State.OPENING else ""
         lines.append(f"| {state.name} | {state.value} | {taken} |")
     lines += ["", "| move | when |", "|---|---|"]
     lines += [f"| {move.name} | {move.value} |" for move in Move]

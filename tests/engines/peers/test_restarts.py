@@ -10,7 +10,7 @@ from pdlrecover import Tolerance
 from pdlrecover.engines.peers import codec, dealing
 from pdlrecover.engines.peers.deadlines import Deadlines
 from pdlrecover.engines.peers.effects import Compute
-from pdlrecover.engines.peers.messages import Dealing, Proposal, SubSecret, Vote
+from pdlrecover.engines.peers.messages import Dealing, Proposal, SubSecret, Vote, choice_of
 from pdlrecover.engines.peers.states import State
 
 TOLERANCE = Tolerance(colluders=1, dropouts=2)
@@ -99,7 +99,7 @@ def test_which_dealing_it_is_is_kept_before_anybody_gets_it():
     slot, order = slots(network, [1])[0], []
     store = setup.stores[1]
     remember, post = store.remember, network.post
-    store.remember = lambda name, value: (order.append(name[:4]), remember(name, value))
+    store.remember = lambda values: (order.extend(n[:4] for n in values), remember(values))
     network.post = lambda peer, send: (peer == 1 and order.append(send.kind), post(peer, send))
     network.run(done=lambda: slot.state is not State.COMPUTING)
     assert order[:2] == ["step", "Dealing"]
@@ -191,3 +191,27 @@ def test_a_peer_that_is_a_step_ahead_says_its_proposal_again_after_a_crash():
     assert again.machine.said.proposal == proposal
     assert again.machine.said.votes == leader.machine.said.votes
     np.testing.assert_array_equal(again.machine.said.part.values, leader.machine.said.part.values)
+
+
+def test_peers_that_have_not_settled_a_set_do_so_with_one_that_has():
+    """Peers 2 and 3 hear nothing of the set; its leader and the next one are killed then."""
+    setup, alone = Setup(5, TOLERANCE), [True]
+
+    def tamper(sender, recipient, data):
+        word = isinstance(codec.decode(data).body, Proposal | Vote)
+        return [] if alone and word and recipient in (2, 3) else [(sender, data)]
+
+    network = setup.train(Wire(tamper=tamper), rounds=2, run=False)
+    one = slots(network, [4])[0]
+    network.run(done=lambda: one.state is State.OPENING, until=30)
+    assert one.state is State.OPENING
+    assert one.ballot.order == (0, 1, 2, 3, 4)
+    settled = one.ballot.settled.choice
+    for peer in (0, 1):
+        network.crash(peer, setup.trainer(peer, 2))
+    network.wire.queue.clear()
+    alone.clear()
+    network.run(until=200)
+    same_models(network, [2, 3, 4])
+    assert choice_of(setup.stores[3].log(TRAINING)[0].dealers) == settled
+    assert not network.blames

@@ -177,10 +177,11 @@ def test_what_is_remembered_of_a_step_is_kept_under_that_step():
     network = setup.train(wire, rounds=2, run=False)
     kept, remember = [], setup.stores[4].remember
 
-    def told(name, value):
-        if name.startswith("step"):
-            kept.append((int.from_bytes(value[:8], "little"), value[8:40]))
-        remember(name, value)
+    def told(values):
+        for name, value in values.items():
+            if name.startswith("step"):
+                kept.append((int.from_bytes(value[:8], "little"), value[8:40]))
+        remember(values)
 
     setup.stores[4].remember = told
     network.run()

@@ -136,7 +136,8 @@ class Ballot:
             )
             backed = shown or (self.locked_view >= 0 and free)
             fits = held if held and backed else acceptable
-            if (free or shown) and fits(proposal):
+            other = self.settled is not None and self.settled.choice != proposal.choice
+            if (free or shown) and not other and fits(proposal):
                 given.append(self._give(False, proposal.choice))
         if proposal and self._count(self.view, False, proposal.choice):
             self._valid = proposal

@@ -39,7 +39,7 @@ from pdlrecover.engines.peers.messages import (
 )
 from pdlrecover.engines.peers.said import Said
 from pdlrecover.engines.peers.slot import Slot
-from pdlrecover.engines.peers.states import TAKES, State
+from pdlrecover.engines.peers.states import State
 from pdlrecover.errors import CodecError, MessageError
 
 WINDOW = 2
@@ -199,7 +199,7 @@ class Machine:
         if header.step < self.step:
             return True
         slot = self.slot
-        return slot is not None and header.step == self.step and kind not in TAKES[slot.state]
+        return slot is not None and header.step == self.step and not slot.takes(kind)
 
     def _late(self, header: Header) -> list[Effect]:
         """Tell a peer that is more than a step behind where this one is.

@@ -32,7 +32,7 @@ from pdlrecover.engines.peers.messages import (
     Vote,
 )
 from pdlrecover.engines.peers.said import Kept, Promise, Said
-from pdlrecover.engines.peers.states import TAKES, Move, State, moved
+from pdlrecover.engines.peers.states import HELPS, TAKES, Move, State, moved
 from pdlrecover.engines.peers.watch import Watch
 from pdlrecover.field import Elements
 
@@ -117,10 +117,14 @@ class Slot:
         self._deal_again_at = now + DEALING_PATIENCE * self.circle.deadlines.resend
         return [*self._deal(dealt), *self._progress(now)]
 
+    def takes(self, kind: type) -> bool:
+        """Say whether messages of this kind are looked at."""
+        return kind in TAKES[self.state] or (self._helps and kind in HELPS)
+
     def take(self, envelope: Envelope, now: float) -> list[Effect]:
         """Take a message of this step, whose signature and header are checked."""
         body, sender = envelope.body, envelope.header.sender
-        if type(body) not in TAKES[self.state]:
+        if not self.takes(type(body)):
             return []
         effects: list[Effect] = []
         match body:
@@ -186,6 +190,12 @@ class Slot:
         self._pause = self.circle.deadlines.resend
         self._resend_at = now + self._pause
 
+    @property
+    def _helps(self) -> bool:
+        """Whether this peer has settled the set, and others perhaps not: it has waited for them."""
+        waits = self.state is State.OPENING and self._resent > 0
+        return waits and self.task.kind is not None
+
     def _set_alarm(self, now: float) -> None:
         agreeing = self.state is State.AGREEING
         alarms = [self._resend_at]
@@ -206,7 +216,7 @@ class Slot:
         if self.state is State.GATHERING and now >= self._deadline:
             self._move(Move.DEADLINE)
             effects += self._tell_receipt(now)
-        if self.state in (State.GATHERING, State.AGREEING, State.COMPUTING):
+        if self._helps or self.state in (State.GATHERING, State.AGREEING, State.COMPUTING):
             effects += self._agree(now)
         if self.ballot.settled and self.state in (
             State.COMPUTING,
@@ -251,12 +261,15 @@ class Slot:
         return [note, self._promise(), *self._receipt()]
 
     def _agree(self, now: float) -> list[Effect]:
-        """Propose if it is this peer's turn, and vote."""
-        if self.ballot.view != self._timed_view and self.state is State.AGREEING:
-            self._start_view(now)
+        """Propose if it is this peer's turn, and vote; say so where others came to a later view."""
         sends: list[Effect] = []
-        if self.state is State.AGREEING and self.ballot.must_propose:
-            found = self.holdings.proposable(in_time=now < self._propose_at)
+        agreeing = self.state is State.AGREEING
+        if self.ballot.view != self._timed_view and (agreeing or self._helps):
+            self._start_view(now)
+            sends += self._receipt() if self._helps else []
+        if self.ballot.must_propose and (agreeing or self._helps):
+            in_time = now < self._propose_at
+            found = self.holdings.proposable(in_time=in_time) if agreeing else self._dealers
             if found or self.ballot.is_bound:
                 proposal = self.ballot.propose(found or ())
                 sends += self.circle.broadcast(self.place, proposal)
@@ -382,7 +395,7 @@ class Slot:
         sends: list[Effect] = []
         if self.state in (State.GATHERING, State.AGREEING):
             sends += self._deal_to(self.holdings.lacking_mine(silent=now >= self._deal_again_at))
-        if self.state is State.AGREEING:
+        if self.state is State.AGREEING or self._helps:
             sends += self._receipt()
         if self.state in (State.AGREEING, State.OPENING):
             if self.ballot.proposed:

@@ -71,6 +71,9 @@ TAKES: dict[State, frozenset[type]] = {
     State.STOPPED: frozenset(),
 }
 """Which messages of its own step a peer looks at; others come too late and are passed over."""
+HELPS = frozenset({m.Receipt, m.Proposal, m.Vote})
+"""What a peer looks at besides when it has waited long in OPENING: others may not have settled the
+set yet, and need its votes again in later views."""
 
 
 def moved(state: State, move: Move) -> State:
