@@ -13,7 +13,7 @@
    guard keeps asking for exact rounds: fresh Adam rounds, 0.55·T, from where it had come to.
    Drift is ‖ŵ_t − w̄_t‖ / ‖w̄_t − w̄_0‖, which everybody can compute.
 
-The constants are not confirmed yet: `docs/methods/auto.md` says how they came about.
+The constants were chosen on validation data: `docs/methods/auto.md` says how.
 """
 
 import math
@@ -44,13 +44,13 @@ class AutoOptions:
     """Fresh Adam rounds after such a replay that was given up."""
     gate: float = 0.5
     """The largest q with which the history is replayed."""
-    schedule: Schedule = field(default_factory=lambda: Schedule(preparation=10, period=8, final=0))
+    schedule: Schedule = field(default_factory=lambda: Schedule(preparation=8, period=9, final=0))
     """Of the replay of an Adam run."""
     guard_limit: int = 12
     """How many rounds the guard may ask for before a replay is given up."""
     drift_limit: float = 0.6
     """How far the replay may drift before it is given up."""
-    polish: int = 24
+    polish: int = 22
     """Fresh Adam rounds after a replay."""
     polish_rate: float = 0.02
     retrain: float = 0.7
