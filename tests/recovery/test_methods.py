@@ -216,10 +216,11 @@ def drifting(limit):
 def test_auto_gives_a_replay_up_that_has_drifted_and_goes_on_from_there():
     steady, drifted = drifting(1e9), drifting(0.0)
     fresh = [r for r in drifted.requests if isinstance(r, Update)]
-    assert [r.round for r in fresh[-33:]] == list(range(27, 60))  # 0.55 of 60 rounds
-    assert {r.round for r in fresh[:-33]} >= set(range(10))
-    assert max(r.round for r in fresh[:-33]) < 12  # looked at from a fifth of the rounds on
-    assert np.abs(fresh[-33].at - drifted.run.models[0]).max() > 0.1  # not from the start
+    k = round(AutoOptions().rescue * 60)
+    assert [r.round for r in fresh[-k:]] == list(range(60 - k, 60))
+    assert {r.round for r in fresh[:-k]} >= set(range(AutoOptions().schedule.preparation))
+    assert max(r.round for r in fresh[:-k]) < 15  # looked at from a fifth of the rounds on
+    assert np.abs(fresh[-k].at - drifted.run.models[0]).max() > 0.1  # not from the start
     last = [r.round for r in steady.requests if isinstance(r, Update)][-7:]
     assert last == list(range(53, 60))
 
