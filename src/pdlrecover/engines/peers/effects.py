@@ -42,7 +42,12 @@ class Remember:
     step: int
     value: bytes
     part: str = "step"
-    """Of what: `step` is what the peer promised in it, `rows` are the dealings that it holds."""
+    """Of what: `step` is what the peer promised in it, or the `row_part` of a dealer."""
+
+
+def row_part(dealer: int) -> str:
+    """Return the part under which this peer's row of a dealing is kept."""
+    return f"row-{dealer}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -48,6 +48,7 @@ class Holdings:
         """Whose dealings and receipts are waited for: who was there last, or is heard from."""
         self._circle, self._task, self._place = circle, task, place
         self._rows: dict[int, Elements] = {}
+        self._saved: set[int] = set()
         self._held: dict[int, Held] = {}
         self._statements: dict[int, bytes] = {}
         self._heard: dict[int, tuple[bytes, bytes]] = {}
@@ -66,11 +67,6 @@ class Holdings:
         awaited = self.expected if enough else self._circle.peers
         return all(peer in self._rows or peer in self._cheats for peer in awaited)
 
-    @property
-    def count(self) -> int:
-        """How many dealings are held."""
-        return len(self._held)
-
     def hold_own(self, dealt: Dealt) -> None:
         """Hold what this peer itself has dealt."""
         me, kind = self._circle.me, self._task.kind
@@ -86,13 +82,16 @@ class Holdings:
         masks = self._task.kind is not None and self._task.kind.masks
         return public.digest(dealing.slot_of(self._place, dealer), masks=masks)
 
-    def saved(self) -> bytes:
-        """Return the dealings that are held, as bytes."""
-        parts = []
-        for dealer, held in sorted(self._held.items()):
-            row = self._rows[dealer].astype("<i8").tobytes()
-            parts += [_ROW.pack(dealer, held.digest, self._statements[dealer], len(row)), row]
-        return b"".join(parts)
+    def saved(self) -> dict[int, bytes]:
+        """Return those dealings that are held and were not saved yet, as bytes, by dealer."""
+        new = sorted(self._held.keys() - self._saved)
+        self._saved.update(new)
+        return {dealer: self._as_bytes(dealer) for dealer in new}
+
+    def _as_bytes(self, dealer: int) -> bytes:
+        row = self._rows[dealer].astype("<i8").tobytes()
+        told = _ROW.pack(dealer, self._held[dealer].digest, self._statements[dealer], len(row))
+        return told + row
 
     def restore(self, saved: bytes) -> None:
         """Hold what was saved."""
@@ -103,6 +102,7 @@ class Holdings:
             row = np.frombuffer(saved[place : place + size], dtype="<i8").astype(np.int64)
             place += size
             self._hold(Held(dealer=dealer, digest=digest), statement, row)
+            self._saved.add(dealer)
 
     def seal_context(self, dealer: int, recipient: int) -> bytes:
         """Return what a sealed share is bound to."""

@@ -23,6 +23,7 @@ from pdlrecover.engines.peers.effects import (
     Remember,
     Send,
     Serve,
+    row_part,
 )
 from pdlrecover.engines.peers.machine import ANSWER_BYTES, Machine
 from pdlrecover.engines.peers.messages import Entry
@@ -61,7 +62,8 @@ class Participant:
             raise PlanError(OTHERWISE) from error
         self._keep_model()
         step = self.machine.step
-        return self._begin(now, self._recall("step", step), self._recall("rows", step))
+        rows = [self._recall(row_part(peer), step) for peer in self.machine.circle.peers]
+        return self._begin(now, self._recall("step", step), b"".join(row or b"" for row in rows))
 
     def _replay(self, log: Sequence[Entry]) -> None:
         """Give the method what was opened; raise if it now asks otherwise than it did then.
@@ -149,8 +151,9 @@ class Participant:
                 self._store.finish(self._run, self.driver.model), self.driver.model
             ):
                 raise PlanError(OTHERWISE)
-            if self._store.recall(self._name("rows")):
-                self._store.remember({self._name("rows"): b""})
+            names = [self._name(row_part(peer)) for peer in self.machine.circle.peers]
+            if held := {name: b"" for name in names if self._store.recall(name)}:
+                self._store.remember(held)
 
     def _entries(self, first: int) -> list[Entry]:
         """Return entries from a step on, as many as one message should hold."""

@@ -15,7 +15,15 @@ from pdlrecover.engines.peers import dealing
 from pdlrecover.engines.peers.ballot import Ballot, leaders
 from pdlrecover.engines.peers.circle import Circle, Task
 from pdlrecover.engines.peers.dealing import Dealt, Public
-from pdlrecover.engines.peers.effects import Blame, Compute, Effect, Note, Opened, Remember
+from pdlrecover.engines.peers.effects import (
+    Blame,
+    Compute,
+    Effect,
+    Note,
+    Opened,
+    Remember,
+    row_part,
+)
 from pdlrecover.engines.peers.holdings import Holdings
 from pdlrecover.engines.peers.messages import (
     NOTHING,
@@ -82,7 +90,7 @@ class Slot:
             self.ballot.restore(promise.now["ballot"].encode())
             self.holdings.restore(rows or b"")
         self.wake_at = now + circle.deadlines.resend
-        self._before, self._rows_saved = before, 0
+        self._before = before
         self._dealt: Dealt | None = None
         self._mine: Elements | None = None
         self._choice = NOTHING
@@ -279,10 +287,11 @@ class Slot:
         if not sends:
             return []
         saved: list[Effect] = [self._promise()]
-        if any(not vote.final for vote in given) and self.holdings.count > self._rows_saved:
-            self._rows_saved = self.holdings.count
-            rows = self.holdings.saved()
-            saved.insert(0, Remember(step=self.place.step, value=rows, part="rows"))
+        if any(not vote.final for vote in given):
+            saved += [
+                Remember(step=self.place.step, value=row, part=row_part(dealer))
+                for dealer, row in self.holdings.saved().items()
+            ]
         return [*saved, *sends]
 
     def _promise(self) -> Remember:
