@@ -1,10 +1,4 @@
-"""One peer's keys and everybody's public ones, as the protocol uses them.
-
-What peers sign in a run is a message's SHA-256 behind a fixed text: Ed25519 by itself hashes a large
-message up to twice, with SHA-512, for which processors have no instructions.
-"""
-
-import hashlib
+"""One peer's keys and everybody's public ones, as the protocol uses them."""
 
 from collections.abc import Sequence
 
@@ -15,9 +9,6 @@ from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.membership import Membership
 from pdlrecover.engines.peers.sealing import open_sealed, seal, sign, verify
 from pdlrecover.errors import ForgeryError
-
-
-_SIGNED = b"pdlrecover message\0"
 
 
 class Signers:
@@ -36,7 +27,7 @@ class Signers:
         if not 0 <= peer < len(self._keys):
             return False
         try:
-            verify(self._keys[peer], signature, _digest(data))
+            verify(self._keys[peer], signature, data)
         except ForgeryError:
             return False
         return True
@@ -63,7 +54,7 @@ class Keyring:
 
     def sign(self, data: bytes) -> bytes:
         """Return this peer's signature."""
-        return sign(self._signing, _digest(data))
+        return sign(self._signing, data)
 
     def verify(self, peer: int, data: bytes, signature: bytes) -> bool:
         """Say whether a peer signed this."""
@@ -79,7 +70,3 @@ class Keyring:
             return open_sealed(self._sealing, data, context)
         except (ForgeryError, ValueError):
             return None
-
-
-def _digest(data: bytes) -> bytes:
-    return _SIGNED + hashlib.sha256(data).digest()
