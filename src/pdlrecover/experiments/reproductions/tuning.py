@@ -22,8 +22,6 @@ VARIANTS = (
     "auto:preparation=10+period=8+polish=24+polish_rate=0.03+rescue=0.5",
     "auto:preparation=8+period=9+polish=28+rescue=0.55",
     "auto:preparation=10+period=9+polish=26+rescue=0.5",
-    "auto:preparation=14+period=12+polish=24+rescue=0.5",
-    "auto:preparation=12+period=12+polish=26+rescue=0.5",
 )
 RIVALS = (0.6, 0.7)
 """Of accelerated retraining: rounds as shares of the run's."""
