@@ -5,9 +5,9 @@ Rules:
 - A round's manifest names every record of the round by its nonce and tag, and holds the digest of
   the manifest before it. Its own digest is the *link* of the round; the last link is the head. So
   a record or a round that is taken out, put back from elsewhere or replaced does not fit.
-- The state (rounds, head, which shares are kept, checkpoints) is rewritten by every write, and
-  counts them. It also stands in a file of its own, sealed, written after every round, and after
-  checkpoints that ask for it.
+- The state (rounds, head, which shares are kept or staged, checkpoints) is rewritten by every
+  write, and counts them. It also stands in a file of its own, sealed, written after every round,
+  and after checkpoints that ask for it.
 
 What this shows: a record or round that is damaged, missing, moved or replaced by whoever has not
 the key; a database that was put back to an earlier copy while the head file was not. What it cannot
@@ -76,6 +76,16 @@ class Manifest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A share that was written before its round was committed."""
+
+    fingerprint: str
+    """Its nonce and tag."""
+    name: str
+    """Whoever commits the round must mean the share of this name: which dealing it is of, say."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class State:
     """Where the history stands after a write."""
 
@@ -88,6 +98,8 @@ class State:
     """Whether the run's last model is there."""
     checkpoints: dict[str, str] = field(default_factory=dict)
     """Nonce and tag of every checkpoint, by its name."""
+    staged: dict[str, Staged] = field(default_factory=dict)
+    """Shares of the next round that are there already, by their keys in hexadecimal."""
 
     def encoded(self) -> bytes:
         """Return its bytes."""
@@ -97,7 +109,8 @@ class State:
     def decoded(cls, content: bytes) -> Self:
         """Return what `encoded` wrote down."""
         values = _decoded(content)
-        return cls(**{**values, "head": Head(**values["head"])})
+        staged = {key: Staged(**each) for key, each in values.pop("staged", {}).items()}
+        return cls(**{**values, "head": Head(**values["head"])}, staged=staged)
 
 
 def _encoded(values: dict[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pdlrecover.errors import HistoryError
-from pdlrecover.history.chain import Head, Manifest, State
+from pdlrecover.history.chain import Head, Manifest, Staged, State
 from pdlrecover.history.opening import manifest_of, opened, remember, trusted_state, unlock
 from pdlrecover.history.records import (
     OVERHEAD,
@@ -97,11 +97,13 @@ class Journal:
         *,
         size: int,
         keep: int | None,
+        adopted: Iterable[bytes] = (),
         final: bool = False,
     ) -> Head:
         """Seal, chain and write the records of the next round, and drop shares that are old.
 
-        Those of round 0 are not dropped: every recovery from the first model needs them.
+        Those of round 0 are not dropped: every recovery from the first model needs them. `adopted`
+        are the keys of shares that were staged and belong to the round; other staged ones go.
         """
         with self._lock:
             if self.state.finished:
@@ -113,33 +115,71 @@ class Journal:
                 kept_from = max(kept_from, rounds - keep)
             old = self._shares_of(range(max(1, self.state.shares_from), min(kept_from, t)))
 
+            staged = self.state.staged
+            taken = {key.hex(): staged[key.hex()].fingerprint for key in adopted}
+            left = [bytes.fromhex(key) for key in staged if key not in taken]
+
             def change(write: "_Write") -> State:
+                write.drop([*old, *left])
+                new = {key.hex(): write.put(key, content) for key, content in contents.items()}
                 manifest = Manifest(
                     round=t,
                     previous=before.link,
                     dealers=dealers,
-                    records={key.hex(): write.put(key, c) for key, c in contents.items()},
+                    records={**new, **taken},
                     final=final,
                 )
                 write.put(round_key(t, Kind.MANIFEST), manifest.encoded())
-                write.drop(old)
                 return replace(
-                    self.state, head=manifest.head, finished=final, shares_from=kept_from
+                    self.state,
+                    head=manifest.head,
+                    finished=final,
+                    shares_from=kept_from,
+                    staged={},
                 )
 
             self._write(change)
             return self.state.head
 
-    def put_checkpoints(self, contents: Mapping[str, bytes], *, head: bool = True) -> None:
-        """Store bytes under names, over what was there; see `Vault.put_checkpoints` for `head`."""
+    def put_checkpoints(
+        self,
+        contents: Mapping[str, bytes],
+        staged: Mapping[bytes, tuple[str, Content]] | None = None,
+        *,
+        head: bool = True,
+    ) -> None:
+        """Store bytes under names, over what was there; see `Vault.put_checkpoints` for `head`.
+
+        `staged` are shares of the next round by their keys, each with its name.
+        """
+        shares = staged or {}
 
         def change(write: "_Write") -> State:
             new = {name: write.put(checkpoint_key(name), c) for name, c in contents.items()}
-            return replace(self.state, checkpoints={**self.state.checkpoints, **new})
+            ready = {
+                key.hex(): Staged(fingerprint=write.put(key, content), name=name)
+                for key, (name, content) in shares.items()
+            }
+            return replace(
+                self.state,
+                checkpoints={**self.state.checkpoints, **new},
+                staged={**self.state.staged, **ready},
+            )
 
         with self._lock:
-            self._store.reserve(sum(map(len, contents.values())))
+            if self.state.finished and shares:
+                raise HistoryError("this history is finished; start another run")
+            sizes = [*map(len, contents.values()), *(len(c) for _, c in shares.values())]
+            self._store.reserve(sum(sizes))
             self._write(change, head=head)
+
+    def get_staged(self, key: bytes, name: str) -> bytes | None:
+        """Return a share of the next round that was staged under this name, or None."""
+        with self._lock, self._store.reading() as transaction:
+            staged = self.state.staged.get(key.hex())
+            if staged is None or staged.name != name:
+                return None
+            return opened(self.sealer, transaction, key, staged.fingerprint)
 
     def get_checkpoint(self, name: str) -> bytes | None:
         """Return what was stored under a name, or None."""

@@ -6,6 +6,8 @@ Rules:
   summed, this peer's share from each of them, the opened sum, and evidence. It counts when `commit`
   returns; a process that is killed before leaves no trace of it. A step of a recovery that asks for
   no update is a round without a model.
+- Shares of the next round may be *staged*: written where they will stay, before the round is
+  committed with them, or without them. So they are written once.
 - Rounds come in order, from 0. A round that this peer missed is committed without shares.
 - All records are sealed (`records`) and chained (`chain`). Models and sums are public to the peers,
   and still nothing can be read off a stolen disk without the key.
@@ -145,8 +147,12 @@ class Vault:
         shares: Mapping[int, Elements],
         total: NDArray[np.int64] | None = None,
         evidence: Mapping[str, bytes] | None = None,
+        names: Mapping[int, str] | None = None,
     ) -> Head:
-        """Store a round for good, and return the new head."""
+        """Store a round for good, and return the new head.
+
+        Shares that were staged under their `names` (by dealer) are not written again.
+        """
         dealers, evidence = tuple(sorted(dealers)), evidence or {}
         self._check_round(round, dealers, shares)
         contents: dict[bytes, Content] = {}
@@ -156,13 +162,17 @@ class Vault:
             contents[round_key(round, Kind.TOTAL)] = as_bytes(_checked(total, total.shape, "i8"))
         for name, content in evidence.items():
             contents[evidence_key(round, name)] = content
+        staged, adopted = self._journal.state.staged, []
         for dealer, share in sorted(shares.items()):
-            elements = F61.elements(_checked(share, (self.layout.blocks,), "i8"))
-            contents[share_key(round, dealer)] = as_bytes(elements)
+            key = share_key(round, dealer)
+            if (found := staged.get(key.hex())) and found.name == (names or {}).get(dealer):
+                adopted.append(key)
+            else:
+                contents[key] = self._share_bytes(share)
         size = self.layout.round_bytes(len(shares), evidence=[*map(len, evidence.values())])
         if total is not None:
             size += max(0, total.nbytes - 8 * self.layout.parameters)
-        return self._journal.append(contents, dealers, size=size, keep=self.keep)
+        return self._journal.append(contents, dealers, size=size, keep=self.keep, adopted=adopted)
 
     def finish(self, model: Vector) -> Head:
         """Store the model that the last round led to."""
@@ -223,13 +233,29 @@ class Vault:
         """Store bytes under a name: see `put_checkpoints`."""
         self.put_checkpoints({name: content}, head=head)
 
-    def put_checkpoints(self, contents: Mapping[str, bytes], *, head: bool = True) -> None:
+    def put_checkpoints(
+        self,
+        contents: Mapping[str, bytes],
+        *,
+        staged: Mapping[int, tuple[str, Elements]] | None = None,
+        head: bool = True,
+    ) -> None:
         """Store a recovery's progress under names, over what was there, all in one write.
 
-        Without `head` it is as durable and a third of the work: the head file is left to the next
-        write, so that a database put back to before this checkpoint alone is not noticed.
+        `staged` are shares of the next round by dealer, each with its name. Without `head` it is as
+        durable and a third of the work: the head file is left to the next write, so that a
+        database put back to before this checkpoint alone is not noticed.
         """
-        self._journal.put_checkpoints(contents, head=head)
+        shares = {
+            share_key(len(self), dealer): (name, self._share_bytes(share))
+            for dealer, (name, share) in (staged or {}).items()
+        }
+        self._journal.put_checkpoints(contents, shares, head=head)
+
+    def staged(self, dealer: int, name: str) -> Elements | None:
+        """Return a dealer's share of the next round, if it was staged under this name."""
+        content = self._journal.get_staged(share_key(len(self), dealer), name)
+        return None if content is None else np.frombuffer(content, "<i8").astype(np.int64)
 
     def get_checkpoint(self, name: str) -> bytes | None:
         """Return a recovery's progress, or None if there is none of that name."""
@@ -254,6 +280,9 @@ class Vault:
             raise HistoryError(
                 f"round {t} has shares of {strangers[:5]}, who are not among its dealers"
             )
+
+    def _share_bytes(self, share: Elements) -> memoryview:
+        return as_bytes(F61.elements(_checked(share, (self.layout.blocks,), "i8")))
 
     def _model_bytes(self, model: Vector) -> memoryview:
         return as_bytes(_checked(model, (self.layout.parameters,), "f8"))

@@ -7,7 +7,7 @@ Steps:
 2. The database against the head file: put back to an earlier copy, or not.
 3. The chain, from the head backwards: every manifest opens and is the one that the next one names.
 4. Every record that a manifest names is there, is the one that was stored, and opens. A record that
-   none names is a stranger.
+   none names is a stranger. So are the checkpoints and the staged shares that the state names.
 
 A round is *whole* if its manifest and all its records are as they were stored, with its shares; the
 shares of old rounds that were dropped on purpose are not missed.
@@ -201,13 +201,13 @@ class _Look:
 
     def _outside_rounds(self) -> Iterator[Damage]:
         named = {checkpoint_key(n): tag for n, tag in self._state.checkpoints.items()}
+        named |= {bytes.fromhex(k): s.fingerprint for k, s in self._state.staged.items()}
         for key, expected in named.items():
             yield from self._as_stored(key, expected)
         for key in self._keys():
             place = placed(key)
-            if (place is None and key not in (HEADER, CHECK, STATE, *named)) or (
-                place is not None and place[0] >= self._last
-            ):
+            outside = place is None or place[0] >= self._last
+            if outside and key not in (HEADER, CHECK, STATE, *named):
                 yield _damage(key, "nothing was stored there")
 
     def _as_stored(self, key: bytes, expected: str) -> Iterator[Damage]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pdlrecover.engines.peers.messages import Entry
+from pdlrecover.engines.peers.messages import Entry, Held
 from pdlrecover.field import F61, Elements
 from pdlrecover.recovery.requests import Vector
 
@@ -17,6 +17,8 @@ class MemoryStore:
         self._asked_at: dict[tuple[bytes, int], Vector] = {}
         self._finished: set[bytes] = set()
         self._memory: dict[str, bytes] = {}
+        self._promises: dict[tuple[bytes, str], bytes] = {}
+        self._held: dict[bytes, dict[Held, Elements]] = {}
 
     @property
     def size(self) -> int:
@@ -36,6 +38,7 @@ class MemoryStore:
         """Append an entry, this peer's shares of it, and the model."""
         log = self._logs.setdefault(run, [])
         self._shares[run, len(log)] = dict(shares)
+        self._held.pop(run, None)
         if model is not None:
             self._asked_at[run, len(log)] = model.copy()
             self._models.setdefault(run, []).append(model.copy())
@@ -78,3 +81,18 @@ class MemoryStore:
     def recall(self, name: str) -> bytes | None:
         """Return what is remembered under a name."""
         return self._memory.get(name)
+
+    def promise(
+        self, run: bytes, values: Mapping[str, bytes], shares: Mapping[Held, Elements]
+    ) -> None:
+        """Keep values of a run, and shares of its next step."""
+        self._promises.update({(run, name): value for name, value in values.items()})
+        self._held.setdefault(run, {}).update(shares)
+
+    def promised(self, run: bytes, name: str) -> bytes | None:
+        """Return what is kept of a run under a name."""
+        return self._promises.get((run, name))
+
+    def held(self, run: bytes, dealing: Held) -> Elements | None:
+        """Return the shares of a dealing that were kept of a run's next step."""
+        return self._held.get(run, {}).get(dealing)

@@ -98,8 +98,8 @@ def test_which_dealing_it_is_is_kept_before_anybody_gets_it():
     network = setup.train(Wire(), rounds=1, run=False)
     slot, order = slots(network, [1])[0], []
     store = setup.stores[1]
-    remember, post = store.remember, network.post
-    store.remember = lambda values: (order.extend(n[:4] for n in values), remember(values))
+    promise, post = store.promise, network.post
+    store.promise = lambda run, values, rows: (order.extend(values), promise(run, values, rows))
     network.post = lambda peer, send: (peer == 1 and order.append(send.kind), post(peer, send))
     network.run(done=lambda: slot.state is not State.COMPUTING)
     assert order[:2] == ["step", "Dealing"]

@@ -175,15 +175,14 @@ def test_what_is_remembered_of_a_step_is_kept_under_that_step():
 
     wire = Wire(tamper=tamper)
     network = setup.train(wire, rounds=2, run=False)
-    kept, remember = [], setup.stores[4].remember
+    kept, promise = [], setup.stores[4].promise
 
-    def told(values):
-        for name, value in values.items():
-            if name.startswith("step"):
-                kept.append((int.from_bytes(value[:8], "little"), value[8:40]))
-        remember(values)
+    def told(run, values, shares):
+        if value := values.get("step"):
+            kept.append((int.from_bytes(value[:8], "little"), value[8:40]))
+        promise(run, values, shares)
 
-    setup.stores[4].remember = told
+    setup.stores[4].promise = told
     network.run()
     same_models(network)
     seeds = {}

@@ -8,8 +8,8 @@ from memory import MemoryStore
 from pdlrecover.engines.peers.archive import Archive
 from pdlrecover.engines.peers.messages import NOTHING, Entry, Held
 from pdlrecover.errors import HistoryError
-from pdlrecover.history import verify
-from pdlrecover.history.records import share_key
+from pdlrecover.history import journal, verify
+from pdlrecover.history.records import Kind, placed, share_key
 
 RUN, OTHER = b"r" * 32, b"o" * 32
 KEY = bytes(range(32))
@@ -90,6 +90,37 @@ def test_the_last_memory_under_a_name_counts(reopen):
     assert reopen().recall("b") == b"3"
 
 
+@pytest.mark.parametrize("run", [RUN, OTHER])
+def test_shares_that_are_promised_are_there_again_until_their_step_is_committed(reopen, run):
+    first, second = entry(0).dealers
+    reopen().promise(run, {"step": b"1"}, {first: shares(0)[0]})
+    store = reopen()
+    assert store.promised(run, "step") == b"1"
+    assert store.promised(OTHER if run == RUN else RUN, "step") is None
+    assert np.array_equal(store.held(run, first), shares(0)[0])
+    assert store.held(run, second) is None
+    assert store.held(run, Held(dealer=0, digest=b"x" * 32)) is None, "another dealing"
+    store.commit(run, entry(0), shares(0), model(0))
+    store = reopen()
+    assert store.held(run, first) is None
+    assert np.array_equal(store.shares(run, 0, [0, 2]), shares(0)[0] + shares(0)[2])
+
+
+def test_what_was_promised_is_not_written_again(tmp_path, monkeypatch):
+    store, written = archive(tmp_path), []
+    put = journal._Write.put
+    monkeypatch.setattr(
+        journal._Write, "put", lambda self, key, c: (written.append(key), put(self, key, c))[1]
+    )
+    store.promise(RUN, {}, {held: shares(0)[held.dealer] for held in entry(0).dealers})
+    store.commit(RUN, entry(0), shares(0), model(0))
+    store.close()
+    assert sorted(key for key in written if placed(key) == (0, Kind.SHARE)) == [
+        share_key(0, 0),
+        share_key(0, 2),
+    ]
+
+
 def test_models_are_kept_with_their_steps_and_the_last_one_at_the_end(reopen):
     store = filled(reopen())
     store.finish(RUN, model(3))
@@ -167,8 +198,9 @@ def test_a_step_that_was_reserved_finds_room_for_what_it_remembers_too(tmp_path,
         f_bavail, f_frsize = 0, 4096
 
     monkeypatch.setattr(os, "statvfs", lambda path: Full)
-    store.remember({"step": bytes(8 * 100_000 * 3)})
     kept = {0: np.arange(100_000), 2: np.arange(100_000)}
+    rows = {held: kept[held.dealer] for held in entry(0).dealers}
+    store.promise(run, {"step": bytes(8 * 100_000)}, rows)
     store.commit(run, entry(0), kept, np.zeros(100_000))
     with pytest.raises(HistoryError, match="no room"):
         store.reserve(run)

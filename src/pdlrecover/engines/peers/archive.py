@@ -2,11 +2,12 @@
 
     training/             every step is a round: model, opened sum, dealers, this peer's shares
     recovery-<16 digits>/ every step is a round; those that ask for no update have no model
-    checkpoints           what is remembered of the step under way, and of removals: in training/
+    checkpoints           what was promised in the step under way; in training/ also removals
 
 Rules: a step is one write of its vault (see `history.vault`), with the digests of the dealings that
-were added up as its evidence, so that the log can be told again to a peer that was away. Models and
-logs stay on disk, and are read when they are asked for.
+were added up as its evidence, so that the log can be told again to a peer that was away. Shares
+that were kept before are staged there, and not written again. Models and logs stay on disk, and
+are read when they are asked for.
 """
 
 import struct
@@ -69,12 +70,8 @@ class Archive:
         vault = self._vault(run)
         evidence = [_DEALER.size * self._peers]
         step = vault.layout.round_bytes(self._peers, evidence=evidence)
-        remembered = step  # of the step under way: no more than what it leaves
-        if run == self._training:
-            vault.reserve(step + remembered)
-        else:
-            vault.reserve(step)
-            self._vault(self._training).reserve(remembered)
+        promised = step  # no more than what it leaves
+        vault.reserve(step + promised)
 
     def commit(
         self, run: bytes, entry: Entry, shares: dict[int, Elements], model: Vector | None
@@ -89,6 +86,7 @@ class Archive:
             shares=shares,
             total=np.ascontiguousarray(entry.values, dtype=np.int64),
             evidence={_HELD: held},
+            names={each.dealer: each.digest.hex() for each in entry.dealers},
         )
 
     def asked_at(self, run: bytes, step: int) -> Vector:
@@ -132,6 +130,21 @@ class Archive:
     def recall(self, name: str) -> bytes | None:
         """Return what is remembered under a name."""
         return self._vault(self._training).get_checkpoint(name)
+
+    def promise(
+        self, run: bytes, values: Mapping[str, bytes], shares: Mapping[Held, Elements]
+    ) -> None:
+        """Keep values of a run under names, and shares of its next step, in one write."""
+        staged = {held.dealer: (held.digest.hex(), row) for held, row in shares.items()}
+        self._vault(run).put_checkpoints(values, staged=staged, head=False)
+
+    def promised(self, run: bytes, name: str) -> bytes | None:
+        """Return what is kept of a run under a name."""
+        return self._vault(run).get_checkpoint(name)
+
+    def held(self, run: bytes, dealing: Held) -> Elements | None:
+        """Return the shares of a dealing that were kept of a run's next step."""
+        return self._vault(run).staged(dealing.dealer, dealing.digest.hex())
 
     def _vault(self, run: bytes) -> Vault:
         if run not in self._vaults:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from pdlrecover.engines.peers.messages import Entry
+from pdlrecover.engines.peers.messages import Entry, Held
 from pdlrecover.field import Elements
 from pdlrecover.recovery.requests import Vector
 
@@ -71,3 +71,17 @@ class Store(Protocol):
 
     def recall(self, name: str) -> bytes | None:
         """Return what is remembered under a name."""
+
+    def promise(
+        self, run: bytes, values: Mapping[str, bytes], shares: Mapping[Held, Elements]
+    ) -> None:
+        """Keep values of a run under names, and shares of its next step: all of them or none.
+
+        The shares are stored for good when the step is committed with the same dealings.
+        """
+
+    def promised(self, run: bytes, name: str) -> bytes | None:
+        """Return what is kept of a run under a name."""
+
+    def held(self, run: bytes, dealing: Held) -> Elements | None:
+        """Return the shares of a dealing that were kept of a run's next step."""

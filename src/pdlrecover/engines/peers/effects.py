@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from pdlrecover.engines.peers.dealing import Dealt
 from pdlrecover.engines.peers.messages import Entry
+from pdlrecover.engines.peers.rows import Row
 from pdlrecover.field import Elements
 
 
@@ -37,17 +38,20 @@ class Compute:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Remember:
-    """Keep these bytes about a step, durably, before anything that follows is sent."""
+    """Keep what the peer promised in a step, durably, before anything that follows is sent."""
 
     step: int
     value: bytes
-    part: str = "step"
-    """Of what: `step` is what the peer promised in it, or the `row_part` of a dealer."""
 
 
-def row_part(dealer: int) -> str:
-    """Return the part under which this peer's row of a dealing is kept."""
-    return f"row-{dealer}"
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Keep:
+    """Keep these rows of a step, durably, before anything that follows is sent."""
+
+    step: int
+    rows: tuple[Row, ...]
+    stored: bool
+    """Whether they will be stored with the step's entry."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,4 +95,4 @@ class Halt:
     why: str
 
 
-Effect = Send | Compute | Remember | Opened | Serve | Blame | Note | Halt
+Effect = Send | Compute | Remember | Keep | Opened | Serve | Blame | Note | Halt

@@ -13,11 +13,8 @@ Rules:
   (a public part that is), makes the dealing not held, no more.
 """
 
-import struct
 from collections import Counter
 from collections.abc import Iterable
-
-import numpy as np
 
 from pdlrecover.engines.peers import dealing, evidence
 from pdlrecover.engines.peers.circle import Circle, Task
@@ -33,9 +30,8 @@ from pdlrecover.engines.peers.messages import (
     Proposal,
     Receipt,
 )
+from pdlrecover.engines.peers.rows import Row
 from pdlrecover.field import Elements
-
-_ROW = struct.Struct("<H32s64sI")
 
 
 class Holdings:
@@ -82,27 +78,20 @@ class Holdings:
         masks = self._task.kind is not None and self._task.kind.masks
         return public.digest(dealing.slot_of(self._place, dealer), masks=masks)
 
-    def saved(self) -> dict[int, bytes]:
-        """Return those dealings that are held and were not saved yet, as bytes, by dealer."""
+    def unsaved(self) -> tuple[Row, ...]:
+        """Return those rows that are held and were not returned here before, to be saved."""
         new = sorted(self._held.keys() - self._saved)
         self._saved.update(new)
-        return {dealer: self._as_bytes(dealer) for dealer in new}
+        return tuple(
+            Row(held=self._held[p], statement=self._statements[p], values=self._rows[p])
+            for p in new
+        )
 
-    def _as_bytes(self, dealer: int) -> bytes:
-        row = self._rows[dealer].astype("<i8").tobytes()
-        told = _ROW.pack(dealer, self._held[dealer].digest, self._statements[dealer], len(row))
-        return told + row
-
-    def restore(self, saved: bytes) -> None:
+    def restore(self, saved: Iterable[Row]) -> None:
         """Hold what was saved."""
-        place = 0
-        while place < len(saved):
-            dealer, digest, statement, size = _ROW.unpack_from(saved, place)
-            place += _ROW.size
-            row = np.frombuffer(saved[place : place + size], dtype="<i8").astype(np.int64)
-            place += size
-            self._hold(Held(dealer=dealer, digest=digest), statement, row)
-            self._saved.add(dealer)
+        for row in saved:
+            self._hold(row.held, row.statement, row.values)
+            self._saved.add(row.held.dealer)
 
     def seal_context(self, dealer: int, recipient: int) -> bytes:
         """Return what a sealed share is bound to."""

@@ -21,6 +21,7 @@ Rules:
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers.circle import Circle, Task
@@ -37,6 +38,7 @@ from pdlrecover.engines.peers.messages import (
     Header,
     Position,
 )
+from pdlrecover.engines.peers.rows import Row
 from pdlrecover.engines.peers.said import Said
 from pdlrecover.engines.peers.slot import Slot
 from pdlrecover.engines.peers.states import State
@@ -100,7 +102,7 @@ class Machine:
         self._count(entry)
 
     def begin(
-        self, task: Task, now: float, memory: bytes | None = None, rows: bytes | None = None
+        self, task: Task, now: float, memory: bytes | None = None, rows: Iterable[Row] = ()
     ) -> list[Effect]:
         """Start the next step; `memory` and `rows` were remembered of it before a crash."""
         place = self.circle.place(self.step, self.log, task.asked, task.round)

@@ -5,6 +5,9 @@ the same store goes on where its log ends.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -18,23 +21,27 @@ from pdlrecover.engines.peers.effects import (
     Compute,
     Effect,
     Halt,
+    Keep,
     Note,
     Opened,
     Remember,
     Send,
     Serve,
-    row_part,
 )
 from pdlrecover.engines.peers.machine import ANSWER_BYTES, Machine
-from pdlrecover.engines.peers.messages import Entry
+from pdlrecover.engines.peers.messages import Entry, Held
+from pdlrecover.engines.peers.rows import Row, restored, row_part
 from pdlrecover.engines.peers.said import Promise, recalled
 from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.field import Elements
 from pdlrecover.recovery.requests import Vector
 
 OTHERWISE = (
     "what is stored of this run was asked for in another way than this version of the software "
     "asks; nothing is lost: go on with the version that began it"
 )
+_STEP = "step"
+"""What the peer promised in a step is kept under this name."""
 Outcome = Send | Compute | Blame | Note | Halt
 
 
@@ -62,8 +69,7 @@ class Participant:
             raise PlanError(OTHERWISE) from error
         self._keep_model()
         step = self.machine.step
-        rows = [self._recall(row_part(peer), step) for peer in self.machine.circle.peers]
-        return self._begin(now, self._recall("step", step), b"".join(row or b"" for row in rows))
+        return self._begin(now, self._recall(_STEP, step), self._rows(step))
 
     def _replay(self, log: Sequence[Entry]) -> None:
         """Give the method what was opened; raise if it now asks otherwise than it did then.
@@ -95,12 +101,15 @@ class Participant:
         """Do what is due by the clock."""
         return self._carry_out(self.machine.tick(now), now)
 
-    def _name(self, part: str) -> str:
-        return f"{part}-{self._run.hex()[:32]}"
+    def _rows(self, step: int) -> list[Row]:
+        """Return the rows of a step that were kept."""
+        notes = [self._recall(row_part(peer), step) for peer in self.machine.circle.peers]
+        held = partial(self._store.held, self._run)
+        return [row for note in notes if note and (row := restored(note, held))]
 
     def _recall(self, part: str, step: int) -> bytes | None:
-        """Return what is remembered of a step, if it is of this one."""
-        memory = self._store.recall(self._name(part))
+        """Return what is kept of a step, if it is of this one."""
+        memory = self._store.promised(self._run, part)
         if not memory or int.from_bytes(memory[:8], "little") != step:
             return None
         return memory[8:]
@@ -110,15 +119,15 @@ class Participant:
         machine, task, kept = self.machine, self.task, None
         if task is None:
             return
-        if memory := self._recall("step", machine.step):
+        if memory := self._recall(_STEP, machine.step):
             kept = Promise.restored(memory).now
-        elif memory := self._recall("step", machine.step + 1):
+        elif memory := self._recall(_STEP, machine.step + 1):
             kept = Promise.restored(memory).before
         place = machine.circle.place(machine.step, machine.log, task.asked, task.round)
         machine.said = recalled(self._store, machine.circle, task, place, entry, kept)
 
     def _begin(
-        self, now: float, memory: bytes | None = None, rows: bytes | None = None
+        self, now: float, memory: bytes | None = None, rows: Sequence[Row] = ()
     ) -> list[Outcome]:
         if self.task is None:
             self.machine.end()
@@ -131,8 +140,8 @@ class Participant:
         opened = False
         for effect in _together(effects):
             match effect:
-                case dict():
-                    self._store.remember({self._name(k): value for k, value in effect.items()})
+                case _Promise(values=values, shares=kept):
+                    self._store.promise(self._run, values, kept)
                 case Opened(entry=entry, shares=shares):
                     self._store.commit(self._run, entry, shares, self.driver.at)
                     self.task = self.driver.answer(entry)
@@ -151,9 +160,9 @@ class Participant:
                 self._store.finish(self._run, self.driver.model), self.driver.model
             ):
                 raise PlanError(OTHERWISE)
-            names = [self._name(row_part(peer)) for peer in self.machine.circle.peers]
-            if held := {name: b"" for name in names if self._store.recall(name)}:
-                self._store.remember(held)
+            parts = map(row_part, self.machine.circle.peers)
+            if held := {part: b"" for part in parts if self._store.promised(self._run, part)}:
+                self._store.promise(self._run, held, {})
 
     def _entries(self, first: int) -> list[Entry]:
         """Return entries from a step on, as many as one message should hold."""
@@ -166,18 +175,31 @@ class Participant:
         return chosen
 
 
-def _together(
-    effects: Sequence[Effect],
-) -> Iterator[Outcome | Opened | Serve | dict[str, bytes]]:
-    """Yield the effects, and what is to be remembered at once as one dictionary by part."""
-    kept: dict[str, bytes] = {}
-    for effect in effects:
-        if isinstance(effect, Remember):
-            kept[effect.part] = effect.step.to_bytes(8, "little") + effect.value
+class _Promise(NamedTuple):
+    """What is to be kept at once."""
+
+    values: dict[str, bytes]
+    shares: dict[Held, Elements]
+
+
+def _together(effects: Sequence[Effect]) -> Iterator[Outcome | Opened | Serve | _Promise]:
+    """Yield the effects, and what is to be kept before the next of them as one."""
+    for keeps, some in groupby(effects, lambda effect: isinstance(effect, Remember | Keep)):
+        if not keeps:
+            yield from cast("Iterator[Outcome | Opened | Serve]", some)
             continue
-        if kept:
-            yield kept
-            kept = {}
-        yield effect
-    if kept:
-        yield kept
+        promise = _Promise({}, {})
+        for effect in some:
+            if isinstance(effect, Remember):
+                promise.values[_STEP] = _of_step(effect.step, effect.value)
+            elif isinstance(effect, Keep):
+                for row in effect.rows:
+                    note = row.saved(whole=not effect.stored)
+                    promise.values[row_part(row.held.dealer)] = _of_step(effect.step, note)
+                    if effect.stored:
+                        promise.shares[row.held] = row.values
+        yield promise
+
+
+def _of_step(step: int, value: bytes) -> bytes:
+    return step.to_bytes(8, "little") + value

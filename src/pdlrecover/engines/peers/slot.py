@@ -11,6 +11,8 @@
 Steps that open stored shares only start with 4. What may have been lost is sent again.
 """
 
+from collections.abc import Iterable
+
 from pdlrecover.engines.peers import dealing
 from pdlrecover.engines.peers.ballot import Ballot, leaders
 from pdlrecover.engines.peers.circle import Circle, Task
@@ -19,10 +21,10 @@ from pdlrecover.engines.peers.effects import (
     Blame,
     Compute,
     Effect,
+    Keep,
     Note,
     Opened,
     Remember,
-    row_part,
 )
 from pdlrecover.engines.peers.holdings import Holdings
 from pdlrecover.engines.peers.messages import (
@@ -39,6 +41,7 @@ from pdlrecover.engines.peers.messages import (
     SubSecret,
     Vote,
 )
+from pdlrecover.engines.peers.rows import Row
 from pdlrecover.engines.peers.said import Kept, Promise, Said
 from pdlrecover.engines.peers.states import HELPS, TAKES, Move, State, moved
 from pdlrecover.engines.peers.watch import Watch
@@ -67,7 +70,7 @@ class Slot:
         present: tuple[int, ...],
         now: float,
         memory: bytes | None,
-        rows: bytes | None = None,
+        rows: Iterable[Row] = (),
         before: Kept | None = None,
     ) -> None:
         """`present` are those that are waited for, and lead first.
@@ -88,7 +91,7 @@ class Slot:
             promise = Promise.restored(memory)
             self.seed, self._own = promise.seed, promise.dealt
             self.ballot.restore(promise.now["ballot"].encode())
-            self.holdings.restore(rows or b"")
+            self.holdings.restore(rows)
         self.wake_at = now + circle.deadlines.resend
         self._before = before
         self._dealt: Dealt | None = None
@@ -288,11 +291,14 @@ class Slot:
             return []
         saved: list[Effect] = [self._promise()]
         if any(not vote.final for vote in given):
-            saved += [
-                Remember(step=self.place.step, value=row, part=row_part(dealer))
-                for dealer, row in self.holdings.saved().items()
-            ]
+            saved += self._keep_rows()
         return [*saved, *sends]
+
+    def _keep_rows(self) -> list[Effect]:
+        """Keep what this peer has come to hold; masks are stored nowhere else."""
+        rows = self.holdings.unsaved()
+        stored = self.task.kind is not None and not self.task.kind.masks
+        return [Keep(step=self.place.step, rows=rows, stored=stored)] if rows else []
 
     def _promise(self) -> Remember:
         """Keep the seed and the votes under this step's number, however far the run has come."""
