@@ -37,10 +37,12 @@ def main() -> None:
     digests = set()
     for folder in folders:
         (path,) = folder.glob("recovered-*.json")
-        claimed = json.loads(path.read_text())["model_sha256"]
+        told = json.loads(path.read_text())
         found = hashlib.sha256(path.with_suffix(".safetensors").read_bytes()).hexdigest()
-        digests.add((claimed, found))
-        print(f"  {folder.name}: recovered model {claimed[:16]}")
+        if told["file_sha256"] != found:
+            sys.exit(f"  {folder.name}: the model is not the one that {path.name} speaks of")
+        digests.add((told["weights_sha256"], found))
+        print(f"  {folder.name}: recovered model {found[:16]}")
     same = len(digests) == 1
     before = measure(folders[0] / "trained.safetensors")
     after = [measure(next(folder.glob("recovered-*.safetensors"))) for folder in folders]

@@ -796,6 +796,19 @@ def test_keeping_fewer_rounds_from_now_on_drops_the_rest_at_the_next_round(tmp_p
     assert look.whole == (0, 6)
 
 
+def test_rounds_that_this_peer_has_not_all_shares_of_are_named(tmp_path):
+    with Vault(tmp_path, KEY, LAYOUT) as vault:
+        commit(vault)
+        for shares in ({}, {2: shares_of(2)[2]}):
+            vault.commit(round=len(vault), model=model_of(1), dealers=DEALERS, shares=shares)
+        vault.commit(round=3, model=None, dealers=(), shares={})
+    found = verify(tmp_path, KEY)
+    assert found.sound
+    assert found.whole == (0, 1, 2, 3)
+    assert found.unshared == (1, 2)
+    assert "rounds without all of this peer's shares (it was away): 1–2" in str(found)
+
+
 def test_a_recovery_goes_on_from_its_checkpoint(tmp_path):
     with Vault(tmp_path, KEY, LAYOUT) as vault:
         assert vault.get_checkpoint("removal-1") is None

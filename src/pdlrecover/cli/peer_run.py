@@ -95,6 +95,9 @@ def _lines(told: dict[str, Any], running: bool) -> list[str]:
         name = run_told["kind"] + ("" if run_told["kind"] == "training" else f" {run_name}")
         where = f"round {run_told['round']} of {run_told['rounds']}, step {run_told['step']}"
         lines.append(f"  {name}: {where}, {run_told['outcome']}")
+        rounds, dealt = run_told.get("exact_rounds", 0), run_told.get("dealt", {})
+        if away := [f"{who} {rounds - count}" for who, count in dealt.items() if count < rounds]:
+            lines.append(f"    of {rounds} exact rounds, done without: {', '.join(away)}")
     for removal in told["removals"]:
         got = len(removal["approvals"])
         lines.append(

@@ -56,6 +56,8 @@ from pdlrecover.history.store import (
     only_writer,
 )
 
+_UNSHARED = "rounds without all of this peer's shares (it was away): {}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Damage:
@@ -83,6 +85,8 @@ class Verification:
     """How many rounds the history should have."""
     whole: tuple[int, ...] = ()
     """Rounds whose records are all as they were stored, with the shares there were."""
+    unshared: tuple[int, ...] = ()
+    """Of those, rounds in which peers dealt, and this one has not all of its shares."""
     models: tuple[int, ...] = ()
     """Rounds whose model is as it was stored."""
 
@@ -98,6 +102,7 @@ class Verification:
                 f"{len(self.damage) or 'nothing'} damaged, of {self.rounds} rounds",
                 f"rounds that are whole: {_ranges(self.whole)}",
                 f"rounds whose model is whole: {_ranges(self.models)}",
+                *([_UNSHARED.format(_ranges(self.unshared))] if self.unshared else []),
             ]
         )
 
@@ -135,7 +140,9 @@ def _verified(store: Store, key: bytes, layout: VaultLayout | None) -> Verificat
         if state is None:
             return Verification(damage=tuple(damage))
         with store.reading() as transaction:
-            damage += _Look(sealer, transaction, state).damage()
+            look = _Look(sealer, transaction, state)
+            damage += look.damage()
+            unshared = look.unshared({d.round for d in damage})
     finally:
         store.close()
     rounds = state.head.rounds
@@ -145,6 +152,7 @@ def _verified(store: Store, key: bytes, layout: VaultLayout | None) -> Verificat
         damage=tuple(damage),
         rounds=rounds,
         whole=tuple(t for t in range(rounds) if not _dropped(state, t) and t not in spoilt),
+        unshared=tuple(t for t in unshared if not _dropped(state, t)),
         models=tuple(t for t in range(rounds + state.finished) if t not in lost),
     )
 
@@ -169,6 +177,18 @@ class _Look:
             else d
             for d in found
         ]
+
+    def unshared(self, spoilt: set[int | None]) -> list[int]:
+        """Return the rounds that have fewer shares than dealers: this peer was away, or late."""
+        found = []
+        for t in range(self._state.head.rounds):
+            if t not in spoilt:
+                manifest = manifest_of(self._sealer, self._transaction, t)
+                keys = map(bytes.fromhex, manifest.records)
+                shares = sum(placed(key) == (t, Kind.SHARE) for key in keys)
+                if shares < len(manifest.dealers):
+                    found.append(t)
+        return found
 
     def _broken_manifests(self) -> Iterator[tuple[int, Damage]]:
         """Go back from the head; past a manifest that is lost, the one before is taken as it is."""

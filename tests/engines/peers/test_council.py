@@ -299,6 +299,13 @@ def test_a_method_that_needs_shares_that_this_peer_has_dropped_is_not_approved()
         late.propose(removal((6, 7), method="retrain"))
 
 
+def test_who_never_dealt_need_not_be_removed():
+    asked = large(0, absent=dict.fromkeys(range(ROUNDS), (6, 7)))
+    with pytest.raises(PlanError, match="the trained model is the one without them already"):
+        asked.propose(removal((6, 7)))
+    asked.propose(removal((5, 6)))
+
+
 @pytest.mark.parametrize("removed", [(5, 5), (6, 5), (5, 6, 6)])
 def test_each_removed_peer_is_named_once(removed):
     with pytest.raises(PlanError, match="once, in order"):

@@ -152,3 +152,27 @@ def test_retraining_works_where_only_the_last_rounds_and_the_first_are_kept(tmp_
     assert not any(p.finished for p in replayed.participants.values())
     for store in setup.stores:
         store.close()
+
+
+def test_the_ledger_of_a_run_says_who_was_in_its_sums():
+    setup = Setup(6, TOLERANCE)
+    network = setup.train(rounds=ROUNDS, run=False)
+    network.crash(5, setup.trainer(5, ROUNDS))
+    network.run(done=lambda: network.participants[0].machine.step == 2)
+    network.start(5)
+    network.run()
+    same_models(network)
+    driver = network.participants[0].driver
+    told, dealt = driver.company.told(driver.ledger), driver.company.dealt
+    assert [dealt[peer] for peer in range(5)] == [ROUNDS] * 5
+    assert 0 < dealt[5] <= ROUNDS - 2
+    assert told["gradient_evaluations"] == dealt.total()
+    assert told["opened"]["fresh sums"]["of"] == "5 to 6 kept peers together"
+    assert driver.company.last == frozenset(range(6))
+    recovered = setup.recover(network, (1, 4))
+    driver = recovered.participants[0].driver
+    told = driver.company.told(driver.ledger)
+    assert told["exact_rounds_from_history"] == 1, "both that go dealt in the first round"
+    assert told["opened"]["fresh sums"]["of"] == "3 to 4 kept peers together"
+    assert told["opened"]["dot products"]["of"] == "3 kept peers together", "of the same pair"
+    assert told["gradient_evaluations"] == 4 * (told["exact_rounds"] - 1)

@@ -65,7 +65,7 @@ def settled(tmp_path, nursery):
 def model_of(place, peers, name="trained"):
     """Return the model that all these peers have written, having come to it by the same log."""
     told = [json.loads((place.folder(me) / f"{name}.json").read_text()) for me in peers]
-    assert len({(each["log"], each["model_sha256"]) for each in told}) == 1
+    assert len({(each["log"], each["weights_sha256"]) for each in told}) == 1
     return same([place.folder(me) / f"{name}.safetensors" for me in peers])
 
 

@@ -213,6 +213,32 @@ def test_with_few_rounds_kept_replays_are_refused_and_retraining_recovers(tmp_pa
         np.testing.assert_array_equal(model, expected.weights.astype(np.float32))
 
 
+def test_who_is_not_in_the_sums_is_said_once_and_shown(tmp_path, caplog):
+    caplog.set_level("INFO", "pdlrecover.peer")
+
+    async def story():
+        town.settle(tmp_path)
+        lone = town.peer(0, tmp_path)
+        task = asyncio.create_task(lone.run())
+        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
+        training = lone.parts[lone.runs.training]
+        for t, dealers in enumerate([EVERYBODY, (0, 1, 2), (0, 1, 2), EVERYBODY]):
+            training.driver.company.deal(dealers)
+            training.driver.round = t + 1
+            lone._tell_progress(lone.runs.training, training)
+        told = lone.desk.status()["runs"][lone.runs.training.hex()[:16]]
+        await close([lone], [task])
+        return told
+
+    told = asyncio.run(story())
+    assert (told["exact_rounds"], told["dealt"]["ash"], told["dealt"]["elm"]) == (4, 4, 2)
+    said = [line for line in caplog.messages if "round" in line and "with" in line]
+    assert said == [
+        "training: round 1 without elm, fir from here on",
+        "training: round 3 with all peers again",
+    ]
+
+
 def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_path, caplog):
     log = bytes(range(32))
 

@@ -266,6 +266,11 @@ class Council:
                 f"a removal names at least one peer and leaves {self.needed} to approve it, got "
                 f"{len(removed)} to remove and {len(kept)} to keep"
             )
+        if not any(dealers.intersection(removed) for dealers in self._rounds):
+            raise PlanError(
+                "none of these peers dealt in any round of the training, so the trained model is "
+                "the one without them already; there is nothing to recover"
+            )
         if not proposal.accept_differencing:
             self._check_differencing(proposal, frozenset(kept), mine)
         if mine:

@@ -131,5 +131,7 @@ class Desk:
             "round": participant.driver.round,
             "rounds": peer.runs.rounds,
             "state": slot.state.name if slot else None,
+            "exact_rounds": participant.driver.company.rounds,
+            "dealt": peer.runs.dealt(participant),
             "log": participant.machine.log.hex(),
         }

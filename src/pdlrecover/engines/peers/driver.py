@@ -26,6 +26,7 @@ import numpy as np
 from pdlrecover.engines import encoding
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.peers.circle import Circle, Task
+from pdlrecover.engines.peers.company import Company
 from pdlrecover.engines.peers.contracts import Store
 from pdlrecover.engines.peers.messages import Entry
 from pdlrecover.engines.peers.tasks import FreshSum, MaskedDots, StoredSum
@@ -85,6 +86,7 @@ class Driver:
             quorums=quorums, parameters=code.length - 1, rounds=1, taking_part=len(circle.peers)
         )
         self.ledger = Ledger(kept=len(circle.peers), traffic=traffic)
+        self.company = Company()
         self._step = -1
         self._fresh: dict[int, tuple[int, frozenset[int]]] = {}
         """By round: the step of its last fresh sum, and who dealt in it."""
@@ -107,6 +109,7 @@ class Driver:
         if self._asked_round is not None:
             dealers = frozenset(held.dealer for held in entry.dealers)
             self._fresh[self._asked_round] = self._step, dealers
+            self.company.deal(dealers)
             self._pairs.pop(self._asked_round, None)
         return self._next(self._decode(entry.values))
 
@@ -136,7 +139,7 @@ class Driver:
             case Update():
                 return self._update(request)
             case Past(rounds=rounds):
-                self._check_stored(rounds)
+                self._check_stored(rounds, "stored sums")
                 return self._stored(rounds, "past", set(self.circle.peers))
             case Removed(rounds=rounds):
                 everybody = set(range(self.circle.scheme.quorums.peers))
@@ -156,7 +159,8 @@ class Driver:
     def _update(self, request: Update) -> Task:
         self.round, self.at = request.round, request.at.copy()
         if self._was_trained(request):
-            self._check_stored((request.round,))
+            self._check_stored((request.round,), "fresh sums")
+            self.company.from_history += 1
             return self._stored((request.round,), "past", set(self.circle.peers))
         self._asked_round = request.round
         return FreshSum(
@@ -182,9 +186,9 @@ class Driver:
         )
 
     def _direction(self, request: Direction) -> Task:
-        self._check_stored(request.rounds)
+        self._check_stored(request.rounds, "directions")
         for b in request.pairs:
-            check_company(len(self._both(b)), self.circle.scheme.quorums.tolerance)
+            self._check_company(len(self._both(b)), "directions")
         coefficients = encoding.encode_direction(self._code, request)
         kept, scale = set(self.circle.peers), self._code.scale**2
         self._decode = lambda opened: encoding.decode_sum(self._code, opened, scale)
@@ -201,6 +205,8 @@ class Driver:
         encoded, scales = encoding.encode_vectors(self._code, request.vectors)
         places = [i for i, b in enumerate(request.pairs) if self._has_company(b)]
         pairs = tuple(request.pairs[i] for i in places)
+        for b in pairs:
+            self.company.meet("dot products", len(self._both(b)))
 
         def decode(opened: encoding.Integers) -> np.ndarray:
             products = np.zeros((len(encoded), len(request.pairs)))
@@ -250,11 +256,14 @@ class Driver:
             raise PlanError(f"none of the peers that this asks for dealt in round {t}")
         return self._store.shares(self._history or self.circle.run, t, dealers)
 
-    def _check_stored(self, rounds: Sequence[int]) -> None:
+    def _check_stored(self, rounds: Sequence[int], kind: str) -> None:
         """Check that the kept peers' stored sums of these rounds hide each of them."""
         for t in rounds:
-            company = len(self._dealers(t) & set(self.circle.peers))
-            check_company(company, self.circle.scheme.quorums.tolerance)
+            self._check_company(len(self._dealers(t) & set(self.circle.peers)), kind)
+
+    def _check_company(self, size: int, kind: str) -> None:
+        check_company(size, self.circle.scheme.quorums.tolerance)
+        self.company.meet(kind, size)
 
     def _both(self, b: int) -> set[int]:
         """Return who dealt in both rounds of the pair of round b."""

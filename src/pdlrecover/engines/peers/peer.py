@@ -112,6 +112,7 @@ class Peer:
         self._strange: set[tuple[int, bytes]] = set()
         self._gossip_at = self._status_at = 0.0
         self._told_round: dict[bytes, int] = {}
+        self._told_company: dict[bytes, frozenset[int]] = {}
         self._stopping = False
         self._failure: PDLRecoverError | None = None
 
@@ -385,12 +386,28 @@ class Peer:
 
     def _tell_progress(self, run: bytes, participant: Participant) -> None:
         """Say about twenty times how far a run is."""
+        self._tell_company(run, participant)
         done, rounds = participant.driver.round, self.runs.rounds
         told = self._told_round.get(run, 0)
         if done >= told + max(1, rounds // 20) or (done == rounds and told < rounds):
             self._told_round[run] = done
             facts = {"run": run.hex()[:16], "round": done, "rounds": rounds}
             LOG.info("%s: round %s of %s", self.title(run), done, rounds, extra={"facts": facts})
+
+    def _tell_company(self, run: bytes, participant: Participant) -> None:
+        """Say who is not in the sums any more, or is again."""
+        company = participant.driver.company
+        if not company.rounds or company.last == self._told_company.get(run):
+            return
+        whole = frozenset(participant.driver.circle.peers)
+        if company.last == whole and run not in self._told_company:
+            self._told_company[run] = whole
+            return
+        self._told_company[run] = company.last
+        absent = [self.names[peer] for peer in sorted(whole - company.last)]
+        facts = {"run": run.hex()[:16], "round": participant.driver.round - 1, "without": absent}
+        who = f"without {', '.join(absent)} from here on" if absent else "with all peers again"
+        LOG.info("%s: round %s %s", self.title(run), facts["round"], who, extra={"facts": facts})
 
     def _write_status(self) -> None:
         try:

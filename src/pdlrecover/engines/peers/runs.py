@@ -116,6 +116,12 @@ class Runs:
         store, run = self.store, self.training
         return [store.dealers(run, t) for t in range(len(store.log(run)))]
 
+    def dealt(self, participant: Participant) -> dict[str, int]:
+        """Return in how many exact rounds of a run each of its peers dealt, by name."""
+        counts = participant.driver.company.dealt
+        peers = participant.driver.circle.peers
+        return {self.membership.peers[p].name: counts[p] for p in peers}
+
     def write_trained(self, participant: Participant) -> None:
         """Write the trained model, and what was opened for it."""
         self._write("trained", participant, {"peers": [p.name for p in self.membership.peers]})
@@ -153,15 +159,18 @@ class Runs:
             raise PlanError("a run that has not ended has no model to write")
         state = self._flat.module_with(model).state_dict()
         tensors = {key: value.contiguous() for key, value in state.items()}
+        driver = participant.driver
         told |= {
-            "model_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
+            "weights_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
             "log": participant.machine.log.hex(),
             "rounds": self.rounds,
-            "ledger": participant.driver.ledger.record(),
+            "dealt": self.dealt(participant),
+            "ledger": driver.company.told(driver.ledger),
         }
         part = self.folder / f"{name}.part"
         try:
             safetensors.torch.save_file(tensors, part)
+            told["file_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
             part.rename(self.folder / f"{name}.safetensors")
             write_json(self.folder / f"{name}.json", told)
         except (OSError, SafetensorError) as error:
