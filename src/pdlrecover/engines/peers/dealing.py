@@ -28,6 +28,7 @@ Rules:
 
 import hashlib
 import math
+import operator
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -194,10 +195,15 @@ def row_of(kind: Kind, slot: bytes, public: Public, peer: int, private: bytes) -
         return None
     shares, random = row[: kind.blocks], row[kind.blocks :]
     mine = _combined(kind, slot, public.commitments, shares[None], random[None])[:, 0]
+    return shares if mine.tolist() == _proven_at(kind, public, peer) else None
+
+
+def _proven_at(kind: Kind, public: Public, peer: int) -> list[int]:
+    """Return the published polynomials' values at a peer's point; they are few, so as integers."""
     target = int(kind.scheme.points[peer])
-    weights = _rows(tuple(_points(kind).tolist()), (target,))
-    expected = F61.matmul(_proof(kind, public), np.ascontiguousarray(weights.T))[:, 0]
-    return shares if np.array_equal(mine, expected) else None
+    weights = _rows(tuple(_points(kind).tolist()), (target,))[0].tolist()
+    values = _proof(kind, public).tolist()
+    return [sum(map(operator.mul, weights, each)) % F61.modulus for each in values]
 
 
 def _commitment(private: bytes) -> bytes:
