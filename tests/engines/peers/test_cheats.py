@@ -114,7 +114,8 @@ def rows_of(private):
 def proven(kind, slot, private, rows):
     """Return a dealing that commits to some rows, with the proof that other rows would have."""
     commitments = b"".join(hashlib.sha256(b"pdlrecover row" + p).digest() for p in private)
-    proof = dealing._combined(kind, slot, commitments, np.stack(rows[: kind.degree + 1])).ravel()
+    shares, random = np.split(np.stack(rows[: kind.degree + 1]), [kind.blocks], axis=1)
+    proof = dealing._combined(kind, slot, commitments, shares, random).ravel()
     return Dealt(public=Public(commitments=commitments, proof=proof), private=tuple(private))
 
 

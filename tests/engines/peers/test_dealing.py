@@ -174,7 +174,7 @@ def test_a_proof_is_the_combination_that_its_definition_says(blocks):
     """Σ_b u(b div w)·v(b mod w)·row_b, and the random block, in Python's integers."""
     kind = Kind(scheme=SCHEME, blocks=blocks, degree=VECTOR.degree, masks=False)
     row = Seeded("row").elements(1, blocks + CHECKS)
-    found = dealing._combined(kind, SLOT, b"commitments", row)
+    found = dealing._combined(kind, SLOT, b"commitments", row[:, :blocks], row[:, blocks:])
     width = next(w for w in range(1, 99) if w * w >= blocks)
     lines = -(-blocks // width)
     source = Seeded(hashlib.sha256(b"pdlrecover challenge" + SLOT + b"commitments").hexdigest())

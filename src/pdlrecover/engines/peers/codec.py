@@ -14,8 +14,9 @@ Rules:
 
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +35,9 @@ MAX_FACTS = 1 << 22
 MAX_MESSAGE = 1 << 29
 SIGNATURE = 64
 _PREFIX = struct.Struct("<4sBB32s32sQIHH32s32sI")
+_COUNT = struct.Struct("<I")
+_Piece = bytes | memoryview
+"""A part of a message: what is large is not copied before the whole is put together."""
 
 
 class _Reader:
@@ -54,11 +58,11 @@ class _Reader:
 
 
 class _Form(Protocol):
-    """How one field is written and read; `least` is the fewest bytes it takes."""
+    """How one field is written, piece by piece, and read; `least` is the fewest bytes it takes."""
 
     @property
     def least(self) -> int: ...
-    def write(self, value: Any) -> bytes: ...
+    def write(self, value: Any, out: list[_Piece]) -> None: ...
     def read(self, reader: _Reader) -> Any: ...
 
 
@@ -67,13 +71,13 @@ class _Number:
     code: str
     most: int | None = None
 
-    @property
+    @cached_property
     def least(self) -> int:
         return struct.calcsize(self.code)
 
-    def write(self, value: int) -> bytes:
+    def write(self, value: int, out: list[_Piece]) -> None:
         try:
-            return struct.pack(self.code, value)
+            out.append(struct.pack(self.code, value))
         except struct.error as error:
             raise CodecError(f"a number does not fit its field: {value}") from error
 
@@ -87,8 +91,8 @@ class _Number:
 class _Flag:
     least = 1
 
-    def write(self, value: bool) -> bytes:
-        return bytes([value])
+    def write(self, value: bool, out: list[_Piece]) -> None:
+        out.append(bytes([value]))
 
     def read(self, reader: _Reader) -> bool:
         value = reader.take(1)[0]
@@ -101,10 +105,14 @@ class _Flag:
 class _Fixed:
     least: int
 
-    def write(self, value: bytes) -> bytes:
+    def checked(self, value: bytes) -> bytes:
+        """Return the value, if it has its length."""
         if len(value) != self.least:
             raise CodecError(f"{self.least} bytes are expected here, got {len(value)}")
         return value
+
+    def write(self, value: bytes, out: list[_Piece]) -> None:
+        out.append(self.checked(value))
 
     def read(self, reader: _Reader) -> bytes:
         return bytes(reader.take(self.least))
@@ -112,7 +120,7 @@ class _Fixed:
 
 def _count(reader: _Reader, most: int, each: int) -> int:
     """Read a count, and check that so many things may and can follow."""
-    count: int = struct.unpack("<I", reader.take(4))[0]
+    count: int = _COUNT.unpack(reader.take(4))[0]
     if count > most or count * each > reader.left:
         raise CodecError(f"{count} items are announced: at most {most}, in {reader.left} bytes")
     return count
@@ -122,30 +130,33 @@ def _count(reader: _Reader, most: int, each: int) -> int:
 class _Bytes:
     most: int
     unit: int = 1
+    stays: bool = False
+    """What was read stays a part of the message, which is large and soon done with."""
     least = 4
 
-    def write(self, value: bytes) -> bytes:
+    def write(self, value: _Piece, out: list[_Piece]) -> None:
         if len(value) > self.most or len(value) % self.unit:
             raise CodecError(f"at most {self.most} bytes are allowed here, got {len(value)}")
-        return struct.pack("<I", len(value)) + value
+        out += _COUNT.pack(len(value)), value
 
-    def read(self, reader: _Reader) -> bytes:
+    def read(self, reader: _Reader) -> _Piece:
         size = _count(reader, self.most, 1)
         if size % self.unit:
             raise CodecError(f"a multiple of {self.unit} bytes is expected here, got {size}")
-        return bytes(reader.take(size))
+        found = reader.take(size)
+        return found if self.stays else bytes(found)
 
 
 class _Text:
     least = 4
     _bytes = _Bytes(MAX_TEXT)
 
-    def write(self, value: str) -> bytes:
-        return self._bytes.write(value.encode())
+    def write(self, value: str, out: list[_Piece]) -> None:
+        self._bytes.write(value.encode(), out)
 
     def read(self, reader: _Reader) -> str:
         try:
-            return self._bytes.read(reader).decode()
+            return str(self._bytes.read(reader), "utf-8")
         except UnicodeDecodeError as error:
             raise CodecError("a text is not UTF-8") from error
 
@@ -156,11 +167,11 @@ class _Array:
     high: int
     least = 4
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: Any, out: list[_Piece]) -> None:
         if value.ndim != 1 or len(value) > MAX_ELEMENTS:
             raise CodecError(f"a list of at most {MAX_ELEMENTS} numbers goes here: {value.shape}")
-        numbers: bytes = value.astype("<i8").tobytes()
-        return struct.pack("<I", len(value)) + numbers
+        numbers = np.ascontiguousarray(value, dtype="<i8").view(np.uint8)
+        out += _COUNT.pack(len(value)), numbers.data
 
     def _fit(self, values: Any) -> bool:
         if self.low == 0:  # as unsigned numbers, negative ones are the largest: one look is enough
@@ -181,10 +192,12 @@ class _Many:
     most: int
     least = 4
 
-    def write(self, value: tuple[Any, ...]) -> bytes:
+    def write(self, value: tuple[Any, ...], out: list[_Piece]) -> None:
         if len(value) > self.most:
             raise CodecError(f"at most {self.most} items are allowed here, got {len(value)}")
-        return struct.pack("<I", len(value)) + b"".join(map(self.inner.write, value))
+        out.append(_COUNT.pack(len(value)))
+        for each in value:
+            self.inner.write(each, out)
 
     def read(self, reader: _Reader) -> tuple[Any, ...]:
         size = _count(reader, self.most, self.inner.least)
@@ -196,12 +209,13 @@ class _Record:
     make: Callable[..., Any]
     fields: dict[str, _Form]
 
-    @property
+    @cached_property
     def least(self) -> int:
         return sum(form.least for form in self.fields.values())
 
-    def write(self, value: Any) -> bytes:
-        return b"".join(form.write(getattr(value, name)) for name, form in self.fields.items())
+    def write(self, value: Any, out: list[_Piece]) -> None:
+        for name, form in self.fields.items():
+            form.write(getattr(value, name), out)
 
     def read(self, reader: _Reader) -> Any:
         return self.make(**{name: form.read(reader) for name, form in self.fields.items()})
@@ -211,7 +225,6 @@ _U16, _I32, _STEP = _Number("<H"), _Number("<i", (1 << 31) - 1), _Number("<Q", 1
 _DIGEST, _SIGNED, _FLAG, _TEXT = _Fixed(32), _Fixed(SIGNATURE), _Flag(), _Text()
 _ELEMENTS = _Array(0, Q - 1)
 _COMMITMENTS = _Bytes(32 * MAX_PEERS, 32)
-_SECRET = _Bytes(8 * MAX_ELEMENTS)
 _HELD = _Many(_Record(m.Held, {"dealer": _U16, "digest": _DIGEST}), MAX_PEERS)
 _ENTRY = _Record(m.Entry, {"dealers": _HELD, "values": _Array(-(Q // 2), Q // 2)})
 _EVIDENCE = _Bytes(1 << 20)
@@ -223,7 +236,7 @@ _BODIES: tuple[_Record, ...] = (
             "commitments": _COMMITMENTS,
             "proof": _ELEMENTS,
             "statement": _SIGNED,
-            "sealed": _SECRET,
+            "sealed": _Bytes(8 * MAX_ELEMENTS, stays=True),
         },
     ),
     _Record(m.Receipt, {"view": _I32, "held": _HELD, "statements": _Many(_SIGNED, MAX_PEERS)}),
@@ -240,7 +253,7 @@ _BODIES: tuple[_Record, ...] = (
             "commitments": _COMMITMENTS,
             "proof": _ELEMENTS,
             "statement": _SIGNED,
-            "private": _SECRET,
+            "private": _Bytes(8 * MAX_ELEMENTS),
         },
     ),
     _Record(m.Equivocation, {"accused": _U16, "first": _EVIDENCE, "second": _EVIDENCE}),
@@ -265,9 +278,10 @@ _KINDS = {form.make: kind for kind, form in enumerate(_BODIES)}
 def encode(header: m.Header, body: m.Body, sign: Callable[[bytes], bytes]) -> bytes:
     """Return a message as bytes, signed."""
     kind = _KINDS[type(body)]
-    content = _BODIES[kind].write(body)
-    head = _head(header, kind, len(content))
-    return head + content + _SIGNED.write(sign(_signed(head, content)))
+    content: list[_Piece] = []
+    _BODIES[kind].write(body, content)
+    head = _head(header, kind, sum(map(len, content)))
+    return b"".join((head, *content, _SIGNED.checked(sign(_signed(head, content)))))
 
 
 def decode_header(data: bytes) -> tuple[m.Header, type[m.Body]]:
@@ -309,7 +323,7 @@ def decode(data: bytes) -> m.Envelope:
         header=header,
         body=body,
         signature=bytes(reader.take(SIGNATURE)),
-        signed=_signed(head, content),
+        signed=_signed(head, [content]),
         data=data,
     )
 
@@ -320,22 +334,25 @@ def _head(header: m.Header, kind: int, size: int) -> bytes:
             MAGIC,
             VERSION,
             kind,
-            _DIGEST.write(header.federation),
-            _DIGEST.write(header.run),
+            _DIGEST.checked(header.federation),
+            _DIGEST.checked(header.run),
             header.step,
             header.round,
             header.sender,
             header.recipient,
-            _DIGEST.write(header.log),
-            _DIGEST.write(header.asked),
+            _DIGEST.checked(header.log),
+            _DIGEST.checked(header.asked),
             size,
         )
     except struct.error as error:
         raise CodecError(f"a header does not fit its form: {header}") from error
 
 
-def _signed(head: bytes, content: bytes | memoryview) -> bytes:
-    return DOMAIN + head + hashlib.sha256(content).digest()
+def _signed(head: bytes, content: Iterable[_Piece]) -> bytes:
+    told = hashlib.sha256()
+    for piece in content:
+        told.update(piece)
+    return DOMAIN + head + told.digest()
 
 
 def peek_run(data: bytes) -> bytes:

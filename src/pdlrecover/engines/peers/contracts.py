@@ -20,7 +20,7 @@ class Crypto(Protocol):
     def seal(self, peer: int, data: bytes, context: bytes) -> bytes:
         """Return what only this peer can open, and only in this context."""
 
-    def unseal(self, data: bytes, context: bytes) -> bytes | None:
+    def unseal(self, data: bytes | memoryview, context: bytes) -> bytes | None:
         """Return what was sealed to this peer, or None if it was not, or is damaged."""
 
 

@@ -28,6 +28,7 @@ Rules:
 
 import hashlib
 import math
+import operator
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -122,23 +123,30 @@ def new_seed() -> bytes:
 def _source(seed: bytes, slot: bytes, elements: Elements | None = None) -> Source:
     """Return the randomness of one dealing: another slot or vector never gets the same again."""
     told = hashlib.sha256(b"pdlrecover dealing randomness" + seed)
-    dealt = b"" if elements is None else elements.astype("<i8").tobytes()
+    dealt = b"" if elements is None else _bytes_of(elements)
     for part in (slot, dealt):
-        told.update(len(part).to_bytes(8, "little") + part)
+        told.update(len(part).to_bytes(8, "little"))
+        told.update(part)
     return Seeded(told.hexdigest())
 
 
+def _bytes_of(values: Elements) -> memoryview:
+    """Return a list of elements as bytes, little-endian; copied only if they are not."""
+    return np.ascontiguousarray(values, dtype="<i8").view(np.uint8).data
+
+
 def _dealt(kind: Kind, rows: Elements, random: Elements, slot: bytes, source: Source) -> Dealt:
-    table = np.concatenate([rows, random], axis=1)
     words = -(-NONCE_BYTES * 8 // 61)
     nonces = [
-        hashlib.sha512(slot + row.tobytes()).digest() for row in source.elements(len(table), words)
+        hashlib.sha512(slot + row.tobytes()).digest() for row in source.elements(len(rows), words)
     ]
     private = tuple(
-        nonce + row.astype("<i8").tobytes() for nonce, row in zip(nonces, table, strict=True)
+        b"".join((nonce, _bytes_of(row), _bytes_of(more)))
+        for nonce, row, more in zip(nonces, rows, random, strict=True)
     )
     commitments = b"".join(_commitment(part) for part in private)
-    values = _combined(kind, slot, commitments, table[: kind.degree + 1])
+    shown = slice(kind.degree + 1)
+    values = _combined(kind, slot, commitments, rows[shown], random[shown])
     return Dealt(public=Public(commitments=commitments, proof=values.ravel()), private=private)
 
 
@@ -167,32 +175,46 @@ def committed(public: Public, peer: int, private: bytes) -> bool:
 
 def own_row(kind: Kind, dealt: Dealt, me: int) -> Elements:
     """Return the dealer's own shares."""
-    row = np.frombuffer(dealt.private[me][NONCE_BYTES:], dtype="<i8").astype(np.int64)
-    return row[: kind.blocks]
+    return _row(dealt.private[me])[: kind.blocks]
+
+
+def _row(private: bytes) -> Elements:
+    """Return a row with its random blocks: read-only, and not copied."""
+    return np.frombuffer(private, dtype="<i8", offset=NONCE_BYTES).astype(np.int64, copy=False)
 
 
 def row_of(kind: Kind, slot: bytes, public: Public, peer: int, private: bytes) -> Elements | None:
     """Return the peer's shares out of its row, or None if the row is not what was proven."""
     try:
-        row = F61.elements(np.frombuffer(private[NONCE_BYTES:], dtype="<i8").astype(np.int64))
+        row = F61.elements(_row(private))
     except ValueError:
         return None
-    if len(private) < NONCE_BYTES or len(row) != kind.blocks + CHECKS:
+    if len(row) != kind.blocks + CHECKS:
         return None
     if len(public.proof) != CHECKS * (kind.degree + 1):
         return None
-    mine = _combined(kind, slot, public.commitments, row[None])[:, 0]
+    shares, random = row[: kind.blocks], row[kind.blocks :]
+    mine = _combined(kind, slot, public.commitments, shares[None], random[None])[:, 0]
+    return shares if mine.tolist() == _proven_at(kind, public, peer) else None
+
+
+def _proven_at(kind: Kind, public: Public, peer: int) -> list[int]:
+    """Return the published polynomials' values at a peer's point; they are few, so as integers."""
     target = int(kind.scheme.points[peer])
-    weights = _rows(tuple(_points(kind).tolist()), (target,))
-    expected = F61.matmul(_proof(kind, public), np.ascontiguousarray(weights.T))[:, 0]
-    return row[: kind.blocks] if np.array_equal(mine, expected) else None
+    weights = _rows(tuple(_points(kind).tolist()), (target,))[0].tolist()
+    values = _proof(kind, public).tolist()
+    return [sum(map(operator.mul, weights, each)) % F61.modulus for each in values]
 
 
 def _commitment(private: bytes) -> bytes:
-    return hashlib.sha256(b"pdlrecover row" + private).digest()
+    told = hashlib.sha256(b"pdlrecover row")
+    told.update(private)
+    return told.digest()
 
 
-def _combined(kind: Kind, slot: bytes, commitments: bytes, rows: Elements) -> Elements:
+def _combined(
+    kind: Kind, slot: bytes, commitments: bytes, rows: Elements, random: Elements
+) -> Elements:
     """Return the random combinations of each row, (CHECKS, rows), its random blocks added."""
     if kind.blocks < 1:
         raise ShareError("a dealing has at least one block")
@@ -201,11 +223,12 @@ def _combined(kind: Kind, slot: bytes, commitments: bytes, rows: Elements) -> El
     seed = hashlib.sha256(b"pdlrecover challenge" + slot + commitments).hexdigest()
     source = Seeded(seed)
     v, u = source.elements(columns, CHECKS), source.elements(lines, CHECKS)
-    blocks = np.zeros((len(rows), lines * columns), dtype=np.int64)
-    blocks[:, : kind.blocks] = rows[:, : kind.blocks]
+    blocks = np.empty((len(rows), lines * columns), dtype=np.int64)
+    blocks[:, : kind.blocks] = rows
+    blocks[:, kind.blocks :] = 0
     lined = F61.matmul(blocks.reshape(-1, columns), v).reshape(len(rows), lines, CHECKS)
     sums = F61.sum(F61.multiply(lined, u[None]), axis=1)
-    return F61.add(sums, rows[:, kind.blocks :]).T
+    return F61.add(sums, random).T
 
 
 def _points(kind: Kind) -> Elements:

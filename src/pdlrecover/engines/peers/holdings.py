@@ -106,12 +106,11 @@ class Holdings:
         slot = dealing.slot_of(self._place, dealer)
         public = Public(commitments=body.commitments, proof=body.proof)
         digest = self.digest_of(dealer, public)
-        signed = dealing.statement(slot, digest)
-        if not self._circle.crypto.verify(dealer, signed, body.statement):
+        if not self._has_stated(dealer, digest, body.statement):
             return [Blame(peer=dealer, what="dealt without a valid statement")]
         if not dealing.is_shaped(kind, public):
             return [Blame(peer=dealer, what="dealt with a public part of the wrong size")]
-        conflict = self._compare(dealer, digest, body.statement)
+        conflict = self._compare(dealer, digest, body.statement, checked=True)
         if conflict or dealer in self._held or dealer in self._cheats:
             return conflict
         private = self._circle.crypto.unseal(body.sealed, self.seal_context(dealer, me))
@@ -217,16 +216,24 @@ class Holdings:
         self._rows[held.dealer] = row
         self._heard[held.dealer] = held.digest, statement
 
-    def _compare(self, dealer: int, digest: bytes, statement: bytes) -> list[Effect]:
-        """See whether a dealer signed two different public parts."""
+    def _has_stated(self, dealer: int, digest: bytes, statement: bytes) -> bool:
+        """Say whether a dealer signed that its public part has this digest."""
+        signed = dealing.statement(dealing.slot_of(self._place, dealer), digest)
+        return self._circle.crypto.verify(dealer, signed, statement)
+
+    def _compare(
+        self, dealer: int, digest: bytes, statement: bytes, *, checked: bool = False
+    ) -> list[Effect]:
+        """See whether a dealer signed two different public parts; a wrong signature tells nothing.
+
+        Whether it is one is looked at here, unless it is known not to be.
+        """
         if dealer not in self._circle.peers or dealer in self._cheats:
             return []
         known = self._heard.get(dealer)
         if known and known[0] == digest:
             return []
-        slot = dealing.slot_of(self._place, dealer)
-        signed = dealing.statement(slot, digest)
-        if not self._circle.crypto.verify(dealer, signed, statement):
+        if not checked and not self._has_stated(dealer, digest, statement):
             return []
         if known is None:
             self._heard[dealer] = digest, statement

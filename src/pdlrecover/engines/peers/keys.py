@@ -64,7 +64,7 @@ class Keyring:
         """Return what only this peer can open, and only in this context."""
         return seal(self._public[peer][1], data, context)
 
-    def unseal(self, data: bytes, context: bytes) -> bytes | None:
+    def unseal(self, data: bytes | memoryview, context: bytes) -> bytes | None:
         """Return what was sealed to this peer, or None if it was not, or is damaged."""
         try:
             return open_sealed(self._sealing, data, context)

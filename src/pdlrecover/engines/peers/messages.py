@@ -58,7 +58,7 @@ class Dealing:
     """Random combinations of the blocks, as values at the first peers' points: see `dealing`."""
     statement: bytes
     """The dealer's signature on the digest of this public part, which receipts pass on."""
-    sealed: bytes
+    sealed: bytes | memoryview
     """The share, readable by the recipient only."""
 
 
@@ -137,7 +137,7 @@ class Entry:
     def after(self, log: bytes) -> bytes:
         """Return the digest of the log with this entry appended."""
         told = hashlib.sha256(b"pdlrecover log" + log + choice_of(self.dealers))
-        told.update(np.ascontiguousarray(self.values, dtype="<i8").tobytes())
+        told.update(np.ascontiguousarray(self.values, dtype="<i8").data)
         return told.digest()
 
 

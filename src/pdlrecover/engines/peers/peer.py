@@ -111,6 +111,8 @@ class Peer:
         """Runs whose stored log is being gone through."""
         self._strange: set[tuple[int, bytes]] = set()
         self._gossip_at = self._status_at = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
+        """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
         self._told_round: dict[bytes, int] = {}
         self._told_company: dict[bytes, frozenset[int]] = {}
         self._stopping = False
@@ -130,6 +132,7 @@ class Peer:
             while not self._stopping:
                 await self._turn()
         finally:
+            self._silence()
             for server in servers:
                 server.close()
             (self.folder / CONTROL).unlink(missing_ok=True)
@@ -184,18 +187,32 @@ class Peer:
             self._write_status()
 
     async def _next_event(self) -> tuple[str, Any]:
-        """Return what has happened, or `time` when something is due by the clock.
+        """Return what has happened, or `time` when something may be due by the clock.
 
         What waits already is dealt with before the network gets its turn: it is bounded.
         """
-        if not self._events.empty():
-            return self._events.get_nowait()
+        if self._events.empty():
+            self._set_alarm()
+        return await self._events.get()
+
+    def _set_alarm(self) -> None:
+        """Make sure that there is an event when something is due; one that is early does no harm.
+
+        What is due is looked for after every event, so the alarm is set only before waiting.
+        """
         alarms = [p.machine.wake_at for run, p in self.parts.items() if self._is_under_way(run)]
-        wait = min([*alarms, self._gossip_at, self._status_at]) - time.monotonic()
-        try:
-            return await asyncio.wait_for(self._events.get(), max(0.0, wait))
-        except TimeoutError:
-            return "time", None
+        due = min([*alarms, self._gossip_at, self._status_at])
+        if self._alarm is None or due < self._alarm.when():
+            self._silence()
+            self._alarm = asyncio.get_running_loop().call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._events.put_nowait(("time", None))
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     async def _receive(self, source: int, data: bytes) -> None:
         await self._waiting[source].enter(len(data))

@@ -28,7 +28,7 @@ def seal(recipient: X25519PublicKey, plaintext: bytes, associated: bytes) -> byt
     return _SUITE.encrypt(plaintext, recipient, associated)
 
 
-def open_sealed(private: X25519PrivateKey, sealed: bytes, associated: bytes) -> bytes:
+def open_sealed(private: X25519PrivateKey, sealed: bytes | memoryview, associated: bytes) -> bytes:
     """Open a message that was sealed to us, with the same associated data."""
     try:
         return _SUITE.decrypt(sealed, private, associated)
