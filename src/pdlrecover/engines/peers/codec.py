@@ -9,7 +9,8 @@ Rules:
 - Every length and count is checked against its limit, and against the bytes that are there, before
   anything is allocated. Field elements are checked to be elements.
 - Whatever the bytes are, reading gives a message or raises `CodecError`, and nothing else.
-- Signed are the domain, version, kind and header, and the SHA-256 of the content.
+- Signed are the domain, version, kind and header, and the SHA-256 of the content; of a dealing,
+  without the sealed share itself, since the signed commitment fits no other share (see `dealing`).
 """
 
 import hashlib
@@ -281,7 +282,8 @@ def encode(header: m.Header, body: m.Body, sign: Callable[[bytes], bytes]) -> by
     content: list[_Piece] = []
     _BODIES[kind].write(body, content)
     head = _head(header, kind, sum(map(len, content)))
-    return b"".join((head, *content, _SIGNED.checked(sign(_signed(head, content)))))
+    told = content[:-1] if isinstance(body, m.Dealing) else content
+    return b"".join((head, *content, _SIGNED.checked(sign(_signed(head, told)))))
 
 
 def decode_header(data: bytes) -> tuple[m.Header, type[m.Body]]:
@@ -319,11 +321,12 @@ def decode(data: bytes) -> m.Envelope:
     body = _BODIES[_KINDS[made]].read(inner)
     if inner.left:
         raise CodecError(f"{inner.left} bytes are left over at the end of a message")
+    told = content[: -len(body.sealed) or None] if isinstance(body, m.Dealing) else content
     return m.Envelope(
         header=header,
         body=body,
         signature=bytes(reader.take(SIGNATURE)),
-        signed=_signed(head, [content]),
+        signed=_signed(head, [told]),
         data=data,
     )
 

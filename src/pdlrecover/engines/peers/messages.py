@@ -8,7 +8,8 @@ Rules:
   the sender's log and the digest of what it believes is asked in this step, model included. So two
   peers that differ in a single bit find out with the next message.
 - The sender signs header and content. A message for one peer names it, and nobody else takes it.
-- Only `Dealing` holds a secret, and it is sealed to its recipient.
+- Only `Dealing` holds a secret, and it is sealed to its recipient. Of the share, the commitment is
+  signed.
 
     a step     Dealing, Receipt, Proposal, Vote, SubSecret
     catching up     Position, Fetch, Answers

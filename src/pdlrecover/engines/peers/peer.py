@@ -37,7 +37,7 @@ from pdlrecover.field import one_blas_thread
 
 LOG = logging.getLogger("pdlrecover.peer")
 GOSSIP_SECONDS = 2.0
-STATUS_SECONDS = 1.0
+STATUS_SECONDS = 2.0
 KEPT_BLAMES = 200
 KEPT_EVIDENCE, KEPT_EVIDENCE_BYTES = 1000, 1 << 28
 """So many pieces of evidence are kept on disk, of so many bytes together."""
