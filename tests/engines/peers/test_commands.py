@@ -123,7 +123,7 @@ def test_evidence_is_checked_by_the_public_keys_alone(place):
     files[1].write_bytes(files[1].read_bytes()[:-1] + b"x")
     refused(run(*check, *map(str, files)), "not signed by peer 3")
     files[1].write_bytes(b"x")
-    refused(run(*check, *map(str, files)), "message")
+    refused(run(*check, *map(str, files)), "b.bin is not an evidence file")
     refused(run(*check, str(place / "nowhere.bin")), "nowhere.bin cannot be read")
 
 
@@ -251,7 +251,14 @@ def test_a_port_in_use_is_said(place):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        refused(started(place), f"cannot listen on 127.0.0.1:{port}")
+        told = started(place)
+        refused(told, f"cannot listen on 127.0.0.1:{port} (Address already in use)", "[network]")
+        assert len(told.stderr.splitlines()) == 1
+        told = run(
+            "peer", "run", str(place / "federation.toml"), str(place / "ash"), "--json-logs"
+        )  # fmt: skip
+    assert told.returncode == 2
+    assert "cannot listen" in json.loads(told.stderr.splitlines()[-1])["text"]
 
 
 def archived(place, name="ash"):
@@ -305,7 +312,7 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
     folder = str(place / "ash")
     command = [sys.executable, "-m", "pdlrecover", "peer", "run", str(place / "federation.toml")]
     with subprocess.Popen(
-        [*command, folder], stderr=subprocess.PIPE, text=True, env=town.environment()
+        [*command, folder, "--json-logs"], stderr=subprocess.PIPE, text=True, env=town.environment()
     ) as process:
         while not (place / "ash" / "control").exists():
             assert process.poll() is None, process.stderr.read()
@@ -315,11 +322,13 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
         refused(run("history", "verify", folder), "another process is using the history")
         removal = ("--peers", "fir", "--reason", "malicious")
         refused(run("peer", "propose-removal", folder, *removal), "training has not ended")
-        refused(run("peer", "recover", folder), "no single removal")
+        refused(run("peer", "recover", folder), "no removal is known here yet")
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
     assert process.returncode == 0, said
-    assert "the same command goes on" in said
+    logged = [json.loads(line) for line in said.splitlines()]
+    assert any(line["text"].startswith("stopping") for line in logged)
+    assert "the same command goes on" in logged[-1]["text"]
     assert "ash of town: running" in text
     assert "training: round 0 of 10, step 0, running" in text
     assert "not heard for 30 s: birch, cedar, elm, fir" in text
