@@ -19,14 +19,17 @@ import town
 import typer
 from test_cli import run
 
+from pdlrecover.cli import removals
 from pdlrecover.cli.peer_run import ask_new_passphrase, ask_passphrase
 from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers import messages as m
+from pdlrecover.engines.peers.desk import one_removal
 from pdlrecover.engines.peers.enrolment import Enrolment
 from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.invitation import invite
 from pdlrecover.engines.peers.settings import Data, PeerSettings, load_settings, write_settings
 from pdlrecover.engines.peers.storage_key import VARIABLE
+from pdlrecover.errors import PlanError
 from pdlrecover.history.records import Kind, round_key
 
 DEMO = Path(__file__).parents[3] / "examples" / "peers"
@@ -370,6 +373,37 @@ def test_the_demonstration_ends_well_and_leaves_no_process(tmp_path):
     assert "the backdoor is gone" in done.stdout
     assert "all kept peers hold the same model" in done.stdout
     assert not list((tmp_path / "demo").glob("*/control"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (None, "The others approve by: pdlrecover peer approve FOLDER abab"),
+        ("running", "pdlrecover peer recover ash abab"),
+        ("done", "already recovered: ash/recovered-abab"),
+    ],
+)
+def test_a_removal_that_is_proposed_again_is_said_to_be_done(monkeypatch, outcome, words):
+    answer = {"removal": "ab" * 32, "outcome": outcome}
+    monkeypatch.setattr(removals, "command", lambda *_, **__: answer)
+    told = run("peer", "propose-removal", "ash", "--peers", "fir", "--reason", "malicious")
+    assert (told.returncode, told.stdout) == (0, "ab" * 8 + "\n")
+    assert words in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "begins", "words"),
+    [
+        ([], "", "no removal is known here yet; propose one"),
+        (["abc", "abd"], "dead", "no removal 'dead' is known here; known are abc, abd"),
+        (["abc", "abd", "b"], "ab", "several removals begin with 'ab': abc, abd; say which"),
+        (["abc", "abd"], "", "several removals are known here: abc, abd; say which"),
+    ],
+)
+def test_a_removal_is_unknown_or_one_of_several(names, begins, words):
+    with pytest.raises(PlanError, match=words):
+        one_removal(names, begins)
+    assert one_removal([*names, "dead"], "de") == "dead"
 
 
 def test_a_signatures_file_that_is_no_text_is_said(place):

@@ -124,7 +124,7 @@ class Peer:
             if self._metrics_port is not None:
                 servers.append(await serve_metrics(self._metrics_port, self.desk.metrics))
             numbered = ", ".join(f"{i} {name}" for i, name in enumerate(self.names))
-            LOG.info("peer %s of %s", self.runs.me, numbered)
+            LOG.info("this is %s; the peers are %s", self.names[self.runs.me], numbered)
             self._begin(self.runs.training, self.runs.trainer())
             while not self._stopping:
                 await self._turn()
