@@ -47,6 +47,7 @@ class Town:
             folder = self.folder(me)
             folder.mkdir(mode=0o700, parents=True)
             identities.append(Identity.create(folder / IDENTITY, folder.name))
+            (place / "keys").mkdir(exist_ok=True)
             StorageKey.create(place / "keys" / f"{me}.key")
             x, y = samples(me)
             np.savez(folder / "own.npz", x=x, y=y)

@@ -44,6 +44,7 @@ alive() {   # stop waiting as soon as a peer has died
 }
 
 echo "1. Five organisations make their keys; each sends the others one line, its invitation."
+mkdir -m 700 "$place/keys"
 waiting=()
 for i in "${!names[@]}"; do
     name=${names[$i]}

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 import pdlrecover
+from pdlrecover.cli.common import BAD_INPUT
 from pdlrecover.cli.demo import demo
 from pdlrecover.cli.download import download
 from pdlrecover.cli.evidence import check_evidence
@@ -19,9 +20,6 @@ from pdlrecover.cli.report import report
 from pdlrecover.cli.reproduce import reproduce
 from pdlrecover.cli.simulate import simulate
 from pdlrecover.errors import PDLRecoverError
-
-BAD_INPUT = 2
-"""The exit code for input that cannot be used."""
 
 app = typer.Typer(
     help="Repair models that were trained together, without seeing anyone's update.",

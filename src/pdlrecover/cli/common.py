@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+BAD_INPUT = 2
+"""The exit code for input that cannot be used."""
 INTERRUPTED = 130
 """The exit code after ctrl-C."""
 

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from pdlrecover.cli.peer_files import FederationFile
-from pdlrecover.engines.peers import evidence
+from pdlrecover.engines.peers import codec, evidence
 from pdlrecover.engines.peers.federation_file import load_federation
 from pdlrecover.engines.peers.keys import Signers
-from pdlrecover.errors import MessageError
+from pdlrecover.errors import CodecError, MessageError
 
 
 def check_evidence(
@@ -25,6 +25,14 @@ def check_evidence(
         parts = [path.read_bytes() for path in files]
     except OSError as error:
         raise MessageError(f"{error.filename} cannot be read: {error.strerror}") from error
+    for path, part in zip(files, parts, strict=True):
+        try:
+            codec.decode(part)
+        except CodecError as error:
+            raise MessageError(
+                f"{path} is not an evidence file; name one of a peer's folder evidence/, or both "
+                "files of a pair"
+            ) from error
     verify = Signers.of(membership).verify
     peer, what = evidence.proven(membership.scheme, verify, parts)
     typer.echo(f"{membership.peers[peer].name} {what}")

@@ -1,18 +1,19 @@
 """`pdlrecover peer init | federate | sign | compare`: a peer's files before it runs."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pdlrecover.engines.peers.enrolment import IDENTITY, signatures_path
+from pdlrecover.engines.peers.enrolment import IDENTITY, check_drill, signatures_path
 from pdlrecover.engines.peers.federation_file import (
     found_federation,
     load_federation,
     write_federation,
 )
 from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.invitation import invite
+from pdlrecover.engines.peers.invitation import invite, read_invitation
 from pdlrecover.engines.peers.member import check_name, split_address
 from pdlrecover.engines.peers.membership import differences
 from pdlrecover.engines.peers.settings import (
@@ -26,8 +27,10 @@ from pdlrecover.engines.peers.settings import (
 )
 from pdlrecover.engines.peers.signatures import add_signature, check_signatures, sign_federation
 from pdlrecover.engines.peers.storage_key import VARIABLE, StorageKey
-from pdlrecover.errors import IdentityError, MembershipError
+from pdlrecover.errors import DataError, IdentityError, MembershipError
+from pdlrecover.learning.datasets import NAMES
 
+INVITATION = "invitation.txt"
 DIFFERENT = 1
 """The exit code of two federation files that differ."""
 
@@ -58,11 +61,25 @@ def init(
     split_address(address)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise IdentityError(f"{folder} exists already and is not empty; name a new folder")
+    if data not in NAMES and not Path(data).exists():
+        raise DataError(
+            f"there is no file or folder {data}, and no such dataset (there are "
+            f"{', '.join(NAMES)}); leave --data out if the data come later, and then set source "
+            "under [data] in peer.toml"
+        )
+    check_drill(drill)
     network, attack = Listening(listen=listen), Drill(attack=drill)
+    made = not folder.exists()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
-    if key_file is not None:
-        StorageKey.create(key_file)
+    try:
+        if key_file is not None:
+            StorageKey.create(key_file)
+    except IdentityError:
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
     history = History(key_file=None if key_file is None else str(key_file.resolve()))
     source = str(Path(data).resolve()) if Path(data).exists() else data
     settings = PeerSettings(
@@ -71,7 +88,7 @@ def init(
     (folder / FILE).write_text(write_settings(settings))
     identity = Identity.create(folder / IDENTITY, name)
     invitation = invite(identity, address)
-    (folder / "invitation.txt").write_text(invitation + "\n")
+    (folder / INVITATION).write_text(invitation + "\n")
     typer.echo(f"{identity.id}: keys in {folder / IDENTITY}, settings in {folder / FILE}", err=True)
     if key_file is None:
         typer.echo(f"history's key: set {VARIABLE}, or type a passphrase at every start", err=True)
@@ -86,18 +103,18 @@ def federate(
         list[Path], typer.Argument(help="Files with one invitation on every line.")
     ],
     plan: Annotated[
-        Path, typer.Option(help="A TOML file: name, tolerance, model, training, recovery.")
+        Path, typer.Option(help="TOML: name, tolerance, model, training, recovery, deadlines.")
     ],
     out: Annotated[Path, typer.Option(help="The new federation file.")] = Path("federation.toml"),
 ) -> None:
     """Put invitations and a plan together into a federation file, for all to sign."""
-    if out.exists():
-        raise MembershipError(f"{out} exists already; choose another name, or move it away")
-    lines = [line for path in invitations for line in _read(path).splitlines() if line.strip()]
+    lines = [line for path in invitations for line in _invited(path)]
     try:
         membership = found_federation(_read(plan), lines)
     except MembershipError as error:
         raise MembershipError(f"{plan} with {len(lines)} invitations: {error}") from error
+    if out.exists():
+        raise MembershipError(f"{out} exists already; choose another name, or move it away")
     out.write_text(write_federation(membership))
     typer.echo(f"{out}: {len(membership.peers)} peers, digest {membership.digest.hex()}")
     for peer in membership.peers:
@@ -125,7 +142,9 @@ def sign(
     path.write_text(text)
     typer.echo(own)
     waiting = (*agreement.missing, *agreement.other)
-    left = f"still to sign: {', '.join(waiting)}" if waiting else "everybody has signed"
+    left = "everybody has signed"
+    if waiting:
+        left = f"still to sign: {', '.join(waiting)}; add their lines by --line, or to this file"
     typer.echo(f"{path}: {left}", err=True)
 
 
@@ -142,9 +161,30 @@ def compare(
     typer.echo("they say the same, whatever their form")
 
 
+def _invited(path: Path) -> list[str]:
+    """Return the invitations in a file, each of which can be read."""
+    if path.is_dir():
+        raise MembershipError(
+            f"{path} is a folder; name the file with the invitation, as {path / INVITATION}"
+        )
+    lines = [line for line in _read(path).splitlines() if line.strip()]
+    if not lines:
+        raise MembershipError(f"{path} is empty; ask its peer for the invitation again")
+    for line in lines:
+        try:
+            read_invitation(line)
+        except MembershipError as error:
+            raise MembershipError(f"{path}: {error}") from error
+    return lines
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise MembershipError(f"{path} is not there; name a file that is") from error
+    except IsADirectoryError as error:
+        raise MembershipError(f"{path} is a folder; name a file") from error
     except OSError as error:
         raise MembershipError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

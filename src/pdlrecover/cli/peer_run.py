@@ -1,6 +1,7 @@
 """`pdlrecover peer run | status`: a peer at work."""
 
 import asyncio
+import gc
 import json
 import logging
 import signal
@@ -12,11 +13,14 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from pdlrecover.cli.common import BAD_INPUT
 from pdlrecover.cli.peer_files import FederationFile, Folder
 from pdlrecover.engines.peers.enrolment import Enrolment
 from pdlrecover.engines.peers.peer import CONTROL, Peer
 from pdlrecover.engines.peers.report import JsonLines, NoPeerError, ask
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PDLRecoverError, PlanError
+
+LOG = logging.getLogger("pdlrecover.peer")
 
 PRESENT_SECONDS = 30.0
 """Who was heard within so many seconds counts as present."""
@@ -38,6 +42,17 @@ def run(
     Interrupt it as you like; the same command goes on where it was.
     """
     _log_to_terminal(json_logs)
+    try:
+        _run(federation, folder, metrics_port)
+    except PDLRecoverError as error:
+        if not json_logs:
+            raise
+        LOG.error("%s", error)
+        raise typer.Exit(BAD_INPUT) from error
+    gc.freeze()  # with torch, a last collection takes a second of the processor
+
+
+def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
     torch.set_num_threads(1)
     enrolment = Enrolment(federation, folder)
     ask_for_key = ask_passphrase if enrolment.has_history else ask_new_passphrase
@@ -47,7 +62,7 @@ def run(
         asyncio.run(_until_stopped(peer))
     finally:
         archive.close()
-    typer.echo("stopped; the same command goes on from here", err=True)
+    LOG.info("stopped; the same command goes on from here")
 
 
 def status(

@@ -1,6 +1,7 @@
 """`pdlrecover peer propose-removal | approve | recover`: decisions of an operator."""
 
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +9,8 @@ import typer
 from pdlrecover.cli.common import INTERRUPTED
 from pdlrecover.cli.peer_files import Folder
 from pdlrecover.cli.peer_run import command, current_status
+from pdlrecover.engines.peers.desk import one_removal
+from pdlrecover.engines.peers.peer import DONE
 from pdlrecover.engines.peers.runs import recovered_name
 from pdlrecover.errors import PlanError
 
@@ -42,7 +45,12 @@ def propose_removal(
     )
     name = answer["removal"][:16]
     typer.echo(name)
-    typer.echo(f"The others approve by: pdlrecover peer approve FOLDER {name}", err=True)
+    if answer["outcome"] == DONE:
+        typer.echo(f"already recovered: {_model(folder, answer['removal'])}", err=True)
+    elif answer["outcome"] is not None:
+        typer.echo(f"It has passed; see `pdlrecover peer recover {folder} {name}`", err=True)
+    else:
+        typer.echo(f"The others approve by: pdlrecover peer approve FOLDER {name}", err=True)
 
 
 def approve(
@@ -81,9 +89,8 @@ def recover(
         if text != last:
             typer.echo(text)
             last = text
-        if run_told is not None and run_told["outcome"] == "done":
-            path = folder / f"{recovered_name(bytes.fromhex(chosen['removal']))}.safetensors"
-            typer.echo(f"recovered: {path}")
+        if run_told is not None and run_told["outcome"] == DONE:
+            typer.echo(f"recovered: {_model(folder, chosen['removal'])}")
             return
         if run_told is not None and run_told["outcome"] != "running":
             raise typer.Exit(STOPPED)
@@ -101,16 +108,12 @@ def recover(
 
 
 def _chosen(told: dict[str, Any], removal: str | None) -> dict[str, Any]:
-    found: list[dict[str, Any]] = [
-        each for each in told["removals"] if each["removal"].startswith(removal or "")
-    ]
-    if len(found) != 1:
-        names = ", ".join(each["removal"][:16] for each in told["removals"]) or "none"
-        raise PlanError(
-            f"there is no single removal {removal or 'to follow'}; known here: {names}; propose "
-            "one by `pdlrecover peer propose-removal`"
-        )
-    return found[0]
+    known: dict[str, dict[str, Any]] = {each["removal"]: each for each in told["removals"]}
+    return known[one_removal([*known], removal or "")]
+
+
+def _model(folder: Path, removal: str) -> Path:
+    return folder / f"{recovered_name(bytes.fromhex(removal))}.safetensors"
 
 
 def _progress(chosen: dict[str, Any], run_told: dict[str, Any] | None) -> str:

@@ -120,7 +120,6 @@ class Processes:
             json.loads(line)
             for me in self.everybody
             for line in (self.place / f"{me}.log").read_text().splitlines()
-            if not line.startswith("stopped; ")
         ]
         told = [line["text"] for line in lines if line["level"] != "info"]
         return [text for text in told if not text.startswith("cannot reach ")]

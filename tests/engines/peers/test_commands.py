@@ -19,16 +19,21 @@ import town
 import typer
 from test_cli import run
 
+from pdlrecover.cli import removals
 from pdlrecover.cli.peer_run import ask_new_passphrase, ask_passphrase
 from pdlrecover.engines.peers import codec
 from pdlrecover.engines.peers import messages as m
+from pdlrecover.engines.peers.desk import one_removal
 from pdlrecover.engines.peers.enrolment import Enrolment
 from pdlrecover.engines.peers.identity import Identity
+from pdlrecover.engines.peers.invitation import invite
 from pdlrecover.engines.peers.settings import Data, PeerSettings, load_settings, write_settings
 from pdlrecover.engines.peers.storage_key import VARIABLE
+from pdlrecover.errors import PlanError
 from pdlrecover.history.records import Kind, round_key
 
 DEMO = Path(__file__).parents[3] / "examples" / "peers"
+ASH = ("--name", "ash", "--address", "127.0.0.1:7999")
 
 
 @pytest.fixture
@@ -52,6 +57,7 @@ def refused(result, *words):
 
 
 def test_from_nothing_to_a_signed_federation(tmp_path):
+    (tmp_path / "keys").mkdir()
     for name, port in (("a", 7501), ("b", 7502), ("c", 7503)):
         made = run(
             "peer", "init", str(tmp_path / name), "--name", name, "--address", f"127.0.0.1:{port}",
@@ -76,7 +82,7 @@ def test_from_nothing_to_a_signed_federation(tmp_path):
     refused(started(tmp_path, "a"), "nobody has signed", "pdlrecover peer sign")
     for name in "ab":
         assert run("peer", "sign", file, str(tmp_path / name)).returncode == 0
-    refused(started(tmp_path, "a"), "c have not signed")
+    refused(started(tmp_path, "a"), "c has not signed", "pdlrecover peer sign")
     signed = run("peer", "sign", file, str(tmp_path / "c"))
     assert "everybody has signed" in signed.stderr
     assert Enrolment(Path(file), tmp_path / "a").me == 0
@@ -90,7 +96,9 @@ def test_federation_files_that_differ_are_told_by_field(place):
     assert differ.stdout == "training.rounds: 10 here, 12 there\n"
     assert run("peer", "compare", str(here), str(here)).returncode == 0
     shutil.copy(place / "federation.signatures", place / "theirs.signatures")
-    refused(started(place, federation="theirs.toml"), "have signed another version")
+    refused(
+        started(place, federation="theirs.toml"), "have signed another version", "compare the files"
+    )
 
 
 def test_evidence_is_checked_by_the_public_keys_alone(place):
@@ -118,7 +126,7 @@ def test_evidence_is_checked_by_the_public_keys_alone(place):
     files[1].write_bytes(files[1].read_bytes()[:-1] + b"x")
     refused(run(*check, *map(str, files)), "not signed by peer 3")
     files[1].write_bytes(b"x")
-    refused(run(*check, *map(str, files)), "message")
+    refused(run(*check, *map(str, files)), "b.bin is not an evidence file")
     refused(run(*check, str(place / "nowhere.bin")), "nowhere.bin cannot be read")
 
 
@@ -129,14 +137,16 @@ def test_missing_and_open_files_are_named_with_what_to_do(place):
     refused(run("peer", "approve", str(place / "ash"), "00"), "no peer is running")
     refused(run("peer", "recover", str(place / "ash")), "no peer is running")
     refused(run("history", "verify", str(place / "ash")), "there is no history")
+    for command in (("history", "verify"), ("peer", "sign", str(place / "federation.toml"))):
+        refused(run(*command, str(place / "oak")), "oak a peer's folder?", "pdlrecover peer init")
     (place / "ash" / "identity" / "signing.key").chmod(0o644)
     refused(started(place), "open to other users", "chmod 600")
     (place / "birch" / "identity").chmod(0o755)
     refused(started(place, "birch"), "open to other users", "chmod 700")
     (place / "cedar" / "identity" / "tls.key").unlink()
-    refused(started(place, "cedar"), "tls.key", "cannot be read")
+    refused(started(place, "cedar"), "tls.key is not there", "from a backup")
     (place / "keys" / "elm.key").unlink()
-    refused(started(place, "elm"), "elm.key", "cannot be read")
+    refused(started(place, "elm"), "elm.key is not there", "key_file under [history]")
     (place / "fir" / "own.npz").unlink()
     refused(started(place, "fir"), "own.npz is not there", "data.source")
 
@@ -159,12 +169,40 @@ def test_a_peer_that_the_federation_does_not_know_is_told_so(place):
     [
         (["--name", "Ash", "--address", "127.0.0.1:7999"], "lower-case"),
         (["--name", "ash", "--address", "127.0.0.1"], "host:port"),
-        (["--name", "ash", "--address", "127.0.0.1:7999", "--listen", "here"], "host:port"),
+        ([*ASH, "--listen", "here"], "host:port"),
+        ([*ASH, "--data", "nosuch"], "no file or folder nosuch"),
+        ([*ASH, "--drill", "nosuch"], "a drill's attack is one of"),
+        ([*ASH, "--key-file", "/nosuch/stick/ash.key"], "the folder /nosuch/stick is not there"),
+        ([*ASH, "--key-file", __file__], "exists already"),
     ],
 )
 def test_init_makes_nothing_if_it_cannot_make_all(tmp_path, arguments, words):
     refused(run("peer", "init", str(tmp_path / "ash"), *arguments), words)
     assert not (tmp_path / "ash").exists()
+    assert not Path("/nosuch").exists()
+
+
+def test_what_federate_cannot_read_is_named_with_its_file(place):
+    def federate(*files, plan=DEMO / "plan.toml"):
+        out = ("--out", str(place / "federation.toml"))
+        return run("peer", "federate", *map(str, files), "--plan", str(plan), *out)
+
+    peers = [Identity.load(place / name / "identity") for name in town.NAMES]
+    for number, peer in enumerate(peers):
+        (place / f"{peer.name}.txt").write_text(invite(peer, f"127.0.0.1:{7501 + number}"))
+    good = [place / f"{peer.name}.txt" for peer in peers]
+    refused(federate(place / "nosuch" / "*.txt"), "nosuch/*.txt is not there")
+    refused(federate(place / "ash"), "ash is a folder", "invitation.txt")
+    (empty := place / "empty.txt").write_text("\n")
+    refused(federate(*good, empty), "empty.txt is empty")
+    (bad := place / "bad.txt").write_text(good[0].read_text()[:-1])
+    refused(federate(*good[1:], bad), "bad.txt: this invitation was cut")
+    plan, text = place / "plan.toml", (DEMO / "plan.toml").read_text()
+    nameless = text.replace('name = "demo"', "")
+    for wrong, words in (("[" + text, "is not TOML"), (nameless, "name is missing")):
+        plan.write_text(wrong)
+        refused(federate(*good, plan=plan), "plan.toml", words)
+    refused(federate(*good), "federation.toml exists already")
 
 
 def test_keys_are_not_overwritten(place):
@@ -198,11 +236,16 @@ def test_data_that_do_not_fit_the_federation_are_refused(place):
         ({"x": x, "y": y + 1}, "labels 1 to 3"),
         ({"x": np.tile(x, (5, 1)), "y": np.tile(y, 5)}, "at most 16"),
         ({"x": x}, "arrays x and y"),
+        ({"x": x.astype(object), "y": y}, "arrays x and y of numbers"),
         ({"x": x, "y": y.astype(float)}, "whole numbers"),
         ({"x": x[:3], "y": y}, "one whole number for each"),
     ):
         np.savez(place / "ash" / "own.npz", **arrays)
         refused(started(place), words)
+    (place / "ash" / "own.npz").write_text("x,y\n1,2\n")
+    csv = started(place)
+    refused(csv, "numpy.savez")
+    assert "pickle" not in csv.stderr
 
 
 def test_a_port_in_use_is_said(place):
@@ -211,7 +254,14 @@ def test_a_port_in_use_is_said(place):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        refused(started(place), f"cannot listen on 127.0.0.1:{port}")
+        told = started(place)
+        refused(told, f"cannot listen on 127.0.0.1:{port} (Address already in use)", "[network]")
+        assert len(told.stderr.splitlines()) == 1
+        told = run(
+            "peer", "run", str(place / "federation.toml"), str(place / "ash"), "--json-logs"
+        )  # fmt: skip
+    assert told.returncode == 2
+    assert "cannot listen" in json.loads(told.stderr.splitlines()[-1])["text"]
 
 
 def archived(place, name="ash"):
@@ -222,7 +272,7 @@ def archived(place, name="ash"):
 
 
 def test_a_wrong_key_does_not_open_a_history(place, monkeypatch):
-    archived(place)
+    assert archived(place).parent.stat().st_mode & 0o777 == 0o700
     (place / "keys" / "ash.key").write_text("ab" * 32)
     refused(started(place), "the key does not open the history")
     refused(run("history", "verify", str(place / "ash")), "the key does not open the history")
@@ -230,7 +280,7 @@ def test_a_wrong_key_does_not_open_a_history(place, monkeypatch):
     path.write_text(path.read_text().replace("key_file", "# key_file"))
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    refused(started(place), "the history's key is not there", VARIABLE)
+    refused(started(place), "the history's key is not there", VARIABLE, "[history] in peer.toml")
 
 
 def test_a_damaged_history_is_found_before_the_peer_starts(place):
@@ -265,7 +315,7 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
     folder = str(place / "ash")
     command = [sys.executable, "-m", "pdlrecover", "peer", "run", str(place / "federation.toml")]
     with subprocess.Popen(
-        [*command, folder], stderr=subprocess.PIPE, text=True, env=town.environment()
+        [*command, folder, "--json-logs"], stderr=subprocess.PIPE, text=True, env=town.environment()
     ) as process:
         while not (place / "ash" / "control").exists():
             assert process.poll() is None, process.stderr.read()
@@ -275,11 +325,13 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
         refused(run("history", "verify", folder), "another process is using the history")
         removal = ("--peers", "fir", "--reason", "malicious")
         refused(run("peer", "propose-removal", folder, *removal), "training has not ended")
-        refused(run("peer", "recover", folder), "no single removal")
+        refused(run("peer", "recover", folder), "no removal is known here yet")
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
     assert process.returncode == 0, said
-    assert "the same command goes on" in said
+    logged = [json.loads(line) for line in said.splitlines()]
+    assert any(line["text"].startswith("stopping") for line in logged)
+    assert "the same command goes on" in logged[-1]["text"]
     assert "ash of town: running" in text
     assert "training: round 0 of 10, step 0, running" in text
     assert "not heard for 30 s: birch, cedar, elm, fir" in text
@@ -321,6 +373,37 @@ def test_the_demonstration_ends_well_and_leaves_no_process(tmp_path):
     assert "the backdoor is gone" in done.stdout
     assert "all kept peers hold the same model" in done.stdout
     assert not list((tmp_path / "demo").glob("*/control"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (None, "The others approve by: pdlrecover peer approve FOLDER abab"),
+        ("running", "pdlrecover peer recover ash abab"),
+        ("done", "already recovered: ash/recovered-abab"),
+    ],
+)
+def test_a_removal_that_is_proposed_again_is_said_to_be_done(monkeypatch, outcome, words):
+    answer = {"removal": "ab" * 32, "outcome": outcome}
+    monkeypatch.setattr(removals, "command", lambda *_, **__: answer)
+    told = run("peer", "propose-removal", "ash", "--peers", "fir", "--reason", "malicious")
+    assert (told.returncode, told.stdout) == (0, "ab" * 8 + "\n")
+    assert words in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "begins", "words"),
+    [
+        ([], "", "no removal is known here yet; propose one"),
+        (["abc", "abd"], "dead", "no removal 'dead' is known here; known are abc, abd"),
+        (["abc", "abd", "b"], "ab", "several removals begin with 'ab': abc, abd; say which"),
+        (["abc", "abd"], "", "several removals are known here: abc, abd; say which"),
+    ],
+)
+def test_a_removal_is_unknown_or_one_of_several(names, begins, words):
+    with pytest.raises(PlanError, match=words):
+        one_removal(names, begins)
+    assert one_removal([*names, "dead"], "de") == "dead"
 
 
 def test_a_signatures_file_that_is_no_text_is_said(place):

@@ -356,7 +356,10 @@ def test_approvals_that_come_before_the_proposal_count_once_it_is_there():
     assert set(late.removals[proposal.digest].approvals) == {1}
     assert [type(each) for each in said] == [Note, Blame, Note]
     assert (said[1].peer, said[1].what) == (6, "voted on its own removal")
-    assert "peer 1 approves" in said[2].text
+    name = proposal.digest.hex()[:16]
+    assert said[0].text == f"peer 1 proposes removal {name} of peer 5, peer 6"
+    assert said[2].text == f"peer 1 approves removal {name}: 1 of 4 approvals"
+    assert (said[2].facts["peer"], said[2].facts["removal"]) == (1, name)
 
 
 def test_what_was_approved_survives_a_restart_and_is_said_again():

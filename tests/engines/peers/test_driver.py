@@ -50,7 +50,7 @@ def test_a_recovery_that_too_few_have_the_shares_for_says_whom_it_waits_for(sett
         participant.machine.tick = recorded(participant.machine.tick, said)
     recovering.run(until=20.0)
     assert not any(p.finished for p in recovering.participants.values())
-    assert any("waits for sub-secrets of peers [2, 3]" in text for text in said)
+    assert any("waits for sub-secrets of peer 2, peer 3" in text for text in said)
 
 
 def recorded(tick, said):

@@ -146,7 +146,7 @@ def test_the_plan_says_how_to_compute():
         ("format = 1", "format = 2", "must say format = 1, got 2"),
         ("format = 1", "", "must say format = 1, got None"),
         ("format = 1", "format = true", "must say format = 1, got True"),
-        ('name = "heart"', "", "name must be a text"),
+        ('name = "heart"', "", "name is missing"),
         ('name = "heart"', 'name = "Heart"', "lower-case letters"),
         ("rounds = 300", "rounds = 300.0", "training.rounds must be a whole number, got 300.0"),
         ("rounds = 300", "rounds = true", "training.rounds must be a whole number, got True"),
@@ -192,13 +192,13 @@ def test_files_that_make_no_sense_are_refused(tmp_path, old, new, message):
 
 
 def test_files_that_cannot_be_read_are_said(tmp_path):
-    with pytest.raises(MembershipError, match="cannot be read: No such file"):
+    with pytest.raises(MembershipError, match="is not there; name the federation file"):
         load_federation(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(MembershipError, match="is not TOML"):
         load_federation(tmp_path / "bad.toml")
     for table in (*TABLES, "peers"):
-        with pytest.raises(MembershipError, match=rf"{table} must be a table|needs a table"):
+        with pytest.raises(MembershipError, match=rf"{table} must be a table|is missing"):
             read_federation(f'format = 1\nname = "x"\n{table} = 3')
 
 
@@ -308,7 +308,7 @@ def test_a_federation_is_agreed_on_when_everybody_has_signed():
         state = check_signatures(HEART, text)
         assert len(state.missing) == len(PEERS) - number
         assert not state.complete
-        with pytest.raises(MembershipError, match="have not signed the federation file"):
+        with pytest.raises(MembershipError, match=r"(has|have) not signed the federation file"):
             state.require()
         text = add_signature(text, sign_federation(identity, HEART))
     state = check_signatures(HEART, text)
@@ -325,7 +325,7 @@ def test_a_signature_of_another_version_does_not_count_until_it_is_replaced():
     text = add_signature(text, sign_federation(PEERS[2], older))
     state = check_signatures(HEART, text)
     assert state.other == ("hospital-b",)
-    with pytest.raises(MembershipError, match="hospital-b have signed another version"):
+    with pytest.raises(MembershipError, match="hospital-b has signed another version"):
         state.require()
     text = add_signature(text, sign_federation(PEERS[2], HEART))
     assert check_signatures(HEART, text).complete

@@ -8,6 +8,7 @@ import grpc
 import pytest
 from office import certificates, free_addresses, issued, pinned
 
+from pdlrecover.engines.peers import link
 from pdlrecover.engines.peers.identity import Identity
 from pdlrecover.engines.peers.link import METHOD, SIZE_BYTES, Limits
 from pdlrecover.engines.peers.network import Network
@@ -298,6 +299,11 @@ def test_a_stream_that_cannot_be_opened_does_not_close_the_way_to_a_peer(caplog)
     assert "no such argument" in caplog.text
 
 
+def test_logs_call_a_peer_by_its_name_without_its_fingerprint():
+    assert link._short(Identity.generate("elm-2").member("elm:1").tls_name) == "elm-2"
+    assert link._short("peer-1.test") == "peer-1.test"
+
+
 def test_a_peer_that_cannot_be_reached_is_named_once_and_again_when_it_can(caplog):
     async def story():
         caplog.set_level("INFO")
@@ -322,7 +328,7 @@ def test_a_peer_that_cannot_be_reached_is_named_once_and_again_when_it_can(caplo
             first.send(1, b"again")
             await asyncio.sleep(0.1)
         await until(lambda: len(caplog.records) == 2)
-        assert "can be reached again" in caplog.records[1].getMessage()
+        assert f"peer-1.test at {addresses[1]} can be reached now" in caplog.records[1].getMessage()
         await stop([first, second])
 
     asyncio.run(story())

@@ -13,9 +13,10 @@ from safetensors import SafetensorError
 
 from pdlrecover.cli.peer_run import _lines
 from pdlrecover.engines.peers import peer as module
-from pdlrecover.engines.peers.effects import Blame
+from pdlrecover.engines.peers.effects import Blame, Note
 from pdlrecover.engines.peers.link import Limits
 from pdlrecover.engines.peers.messages import NOTHING, Position, RemovalProposal
+from pdlrecover.engines.peers.metrics import METRICS
 from pdlrecover.engines.peers.report import ask
 from pdlrecover.engines.peers.settings import History
 from pdlrecover.errors import HistoryError, PlanError
@@ -62,8 +63,9 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         assert "would reveal its updates" in refused["error"]
         removal = {"do": "propose-removal", "removed": ["elm", "birch"], "reason": "malicious"}
         proposed = await ask(folders[0] / "control", removal)
+        assert proposed["outcome"] is None
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": "00"})
-        assert "no single removal" in voted["error"]
+        assert "no removal '00' is known here; known are" in voted["error"]
         name = proposed["removal"]
         await until(lambda: len(peers[3].desk.status()["removals"]) == 1)
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": name[:12]})
@@ -74,6 +76,8 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
             await ask(folders[me] / "control", {"do": "approve", "removal": name[:12]})
         kept = [folders[me] for me in (0, 2, 4)]
         await until(all_have(kept, "recovered-*.json"))
+        again = await ask(folders[0] / "control", removal)
+        assert again == {"removal": name, "outcome": "done"}
         await close(peers, tasks)
         return folders, kept, name
 
@@ -122,6 +126,10 @@ def test_metrics_and_status_are_told_on_this_machine_only(tmp_path):
         text = (await reader.read()).decode()
         assert text.startswith("HTTP/1.0 200 OK")
         assert 'pdlrecover_step{run="' in text
+        for name, (kind, _) in METRICS.items():
+            assert f"\n# TYPE pdlrecover_{name} {kind}\npdlrecover_{name}" in text
+        assert "\npdlrecover_blames_total 0.0\n" in text
+        assert "\npdlrecover_network_refused_total 0.0\n" in text
         writer.close()
         await close([lone], [task])
 
@@ -137,7 +145,7 @@ def test_what_keeps_a_peer_from_starting_is_said_in_a_sentence(tmp_path):
             taken.listen()
             where = f"127.0.0.1:{taken.getsockname()[1]}"
             lone = town.peer(0, tmp_path, listen=where)
-            with pytest.raises(PlanError, match="cannot listen on"):
+            with pytest.raises(PlanError, match=r"in use.*listen under .network."):
                 await lone.run()
             lone.runs.store.close()
             lone = town.peer(0, tmp_path, listen=free_addresses(1)[0])
@@ -333,6 +341,16 @@ def test_whatever_goes_wrong_in_an_update_ends_the_run_and_is_said(tmp_path, cap
     told = lone_story(tmp_path, broken, lambda lone: lone.ended)
     assert told["outcome"] == "stopped: ZeroDivisionError: division by zero"
     assert "Traceback" in caplog.text
+
+
+def test_notes_on_a_peer_have_its_number_and_its_name_and_no_run_that_is_none(tmp_path, caplog):
+    caplog.set_level("INFO")
+    town.settle(tmp_path)
+    lone = town.peer(0, tmp_path)
+    lone._carry(NOTHING, [Note(text="elm is here", facts={"peer": 3, "removal": "1a"})])
+    lone.runs.store.close()
+    assert caplog.records[-1].facts == {"peer": 3, "name": "elm", "removal": "1a"}
+    assert lone.runs.circle(NOTHING, EVERYBODY).name(3) == "elm"
 
 
 def test_a_stopped_run_takes_no_messages(tmp_path):

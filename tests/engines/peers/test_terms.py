@@ -52,6 +52,7 @@ def test_both_learn_which_field_differs(pair):
     back, note = there.receive(answer.data, 0, now=0.0)
     assert isinstance(note, Note)
     assert "training.rounds: 301 here, 300 there" in note.text
+    assert note.text.startswith("peer 0 has another federation file")
     (heard,) = here.receive(back.data, 1, now=1.0)
     assert "training.rounds: 300 here, 301 there" in heard.text
     assert here.found == {1: ["training.rounds: 300 here, 301 there"]}

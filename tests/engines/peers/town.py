@@ -65,6 +65,7 @@ def settle(place, peers=PEERS, **agreed):
         folder = place / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         identities.append(Identity.create(folder / IDENTITY, name))
+        (place / "keys").mkdir(exist_ok=True)
         StorageKey.create(place / "keys" / f"{name}.key")
         np.savez(folder / "own.npz", x=x, y=y)
         write(folder, History(key_file=f"../keys/{name}.key"))

@@ -26,6 +26,8 @@ class Circle:
     federation: bytes
     run: bytes
     deadlines: Deadlines = field(default_factory=Deadlines)
+    names: tuple[str, ...] = ()
+    """What all peers of the federation are called, for people."""
 
     def __post_init__(self) -> None:
         if self.quorum > len(self.peers):
@@ -49,6 +51,10 @@ class Circle:
     def others(self) -> tuple[int, ...]:
         """Everybody but this peer."""
         return tuple(peer for peer in self.peers if peer != self.me)
+
+    def name(self, peer: int) -> str:
+        """Return what a peer is called."""
+        return self.names[peer] if peer < len(self.names) else f"peer {peer}"
 
     def send(self, place: Header, body: Body, to: int) -> Send:
         """Return a signed message to one peer, about the place that this header names."""

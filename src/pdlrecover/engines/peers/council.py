@@ -189,7 +189,8 @@ class Council:
                 return []
             case Refusal(removal=digest, why=why):
                 facts: dict[str, object] = {"peer": sender, "removal": digest.hex()[:16]}
-                return [Note(text=f"a peer refuses a removal: {why[:500]!r}", facts=facts)]
+                text = f"{self._circle.name(sender)} refuses removal {digest.hex()[:16]}: "
+                return [Note(text=f"{text}{why[:500]!r}", facts=facts)]
             case Position():
                 return []
             case _:
@@ -212,8 +213,10 @@ class Council:
                 return []  # it was told why
             why = str(error).encode()[:WHY_BYTES].decode("utf-8", "ignore")
             return [self._circle.send(self._place(), Refusal(removal=body.digest, why=why), sender)]
-        facts: dict[str, object] = {"removal": body.digest.hex()[:16], "by": sender}
-        return [Note(text=f"removal of peers {list(body.removed)} proposed", facts=facts), *heard]
+        facts: dict[str, object] = {"removal": body.digest.hex()[:16], "peer": sender}
+        who = ", ".join(map(self._circle.name, body.removed))
+        text = f"{self._circle.name(sender)} proposes removal {facts['removal']} of {who}"
+        return [Note(text=text, facts=facts), *heard]
 
     def _learn(self, proposal: RemovalProposal) -> tuple[Removal, list[Send | Blame | Note]]:
         """Take a removal into account, and the approvals that came first; raise if refused."""
@@ -342,7 +345,8 @@ class Council:
             self._judge(removal.proposal)
         except PlanError as error:
             facts: dict[str, object] = {"removal": digest.hex()[:16]}
-            return [Note(text=f"an approved removal is refused here: {error}", facts=facts)]
+            text = f"removal {facts['removal']} is approved, and refused here: {error}"
+            return [Note(text=text, facts=facts)]
         self._passed.append(digest)
         return []
 
@@ -363,8 +367,17 @@ class Council:
         removal.approvals[peer] = data
         notes = self._pass(removal)
         self._save()
-        facts: dict[str, object] = {"approvals": len(removal.approvals), "needed": self.needed}
-        return [Note(text=f"peer {peer} approves a removal", facts=facts), *notes]
+        name, got = removal.proposal.digest.hex()[:16], len(removal.approvals)
+        text = (
+            f"{self._circle.name(peer)} approves removal {name}: {got} of {self.needed} approvals"
+        )
+        facts: dict[str, object] = {
+            "peer": peer,
+            "removal": name,
+            "approvals": got,
+            "needed": self.needed,
+        }
+        return [Note(text=text, facts=facts), *notes]
 
     def _save(self) -> None:
         told = [

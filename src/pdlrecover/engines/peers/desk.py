@@ -1,14 +1,32 @@
 """Where an operator meets its peer: status, metrics, and the commands for removals."""
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pdlrecover.engines.peers.messages import RemovalProposal
+from pdlrecover.engines.peers.metrics import counted
 from pdlrecover.engines.peers.report import write_json
 from pdlrecover.errors import PlanError
 
 if TYPE_CHECKING:
     from pdlrecover.engines.peers.peer import Peer
+
+
+def one_removal(names: Sequence[str], begins: str) -> str:
+    """Return the one removal whose name begins so."""
+    found = [name for name in names if name.startswith(begins)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(name[:16] for name in found or names)
+    if not names:
+        raise PlanError(
+            "no removal is known here yet; propose one by `pdlrecover peer propose-removal`"
+        )
+    if not found:
+        raise PlanError(f"no removal {begins!r} is known here; known are {known}")
+    which = f"begin with {begins!r}" if begins else "are known here"
+    raise PlanError(f"several removals {which}: {known}; say which by more of its name")
 
 
 class Desk:
@@ -27,7 +45,7 @@ class Desk:
                 return {"done": "stopping"}
             case {"do": "propose-removal", "removed": list(removed)}:
                 return self._propose(removed, command)
-            case {"do": "approve", "removal": str(name)}:
+            case {"do": "approve", "removal": str(name)} if name:
                 return self._approve(name)
             case _:
                 raise PlanError(
@@ -48,16 +66,16 @@ class Desk:
             settings=peer.council.settings,
         )
         peer.say(peer.council.propose(proposal))
-        return {"removal": proposal.digest.hex()}
+        digest = proposal.digest
+        outcome = peer.ended.get(digest, "running" if digest in peer.parts else None)
+        return {"removal": digest.hex(), "outcome": outcome}
 
     def _approve(self, name: str) -> dict[str, Any]:
         peer = self._peer
         self._check_trained()
-        found = [d for d in peer.council.removals if name and d.hex().startswith(name)]
-        if len(found) != 1:
-            raise PlanError(f"no single removal is called {name!r} here; see the status")
-        peer.say(peer.council.approve(found[0]))
-        return {"approved": found[0].hex()}
+        found = one_removal([digest.hex() for digest in peer.council.removals], name)
+        peer.say(peer.council.approve(bytes.fromhex(found)))
+        return {"approved": found}
 
     def _check_trained(self) -> None:
         training = self._peer.parts.get(self._peer.runs.training)
@@ -105,8 +123,7 @@ class Desk:
     def metrics(self) -> dict[str, float]:
         """Return numbers for monitoring, by name."""
         peer = self._peer
-        found = {f"network_{name}_total": float(n) for name, n in peer.network.counts.items()}
-        found |= {f"{name}_total": float(n) for name, n in peer.counts.items()}
+        found = counted(peer.counts, peer.network.counts)
         found["history_bytes"] = float(peer.runs.store.size)
         found["caught"] = float(len({p for p, _ in peer.caught}))
         found["peers_heard"] = float(sum(time.monotonic() - at < 30 for at in peer.heard.values()))

@@ -68,6 +68,7 @@ class Enrolment:
 
     def archive(self, key: StorageKey) -> Archive:
         """Open the history, having looked through it."""
+        (self.folder / HISTORY).mkdir(mode=0o700, exist_ok=True)
         look_through(self.folder / HISTORY, key)
         history, peers = self.settings.history, len(self.membership.peers)
         limit = None if history.limit_gb is None else int(history.limit_gb * 1e9)
@@ -164,14 +165,19 @@ def _found(found: Verification) -> str:
     return "all whole" if found.sound else f"{len(found.damage)} records damaged"
 
 
-def _attack(drill: Drill, data: Dataset) -> Attack | None:
-    if drill.attack is None:
-        return None
-    if drill.attack not in ALONE:
+def check_drill(attack: str | None) -> None:
+    """Refuse what a peer cannot play alone."""
+    if attack is not None and attack not in ALONE:
         raise AttackError(
             f"a drill's attack is one of {', '.join(ALONE)}, which need nobody else's updates; "
-            f"got {drill.attack!r}"
+            f"got {attack!r}"
         )
+
+
+def _attack(drill: Drill, data: Dataset) -> Attack | None:
+    check_drill(drill.attack)
+    if drill.attack is None:
+        return None
     LOG.warning("drill: this peer attacks the others on purpose (%s)", drill.attack)
     name = strength_of(drill.attack)
     strength = {} if drill.strength is None or name is None else {name: drill.strength}

@@ -62,6 +62,12 @@ def load_federation(path: Path) -> Membership:
     """Read a federation file."""
     try:
         return read_federation(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise MembershipError(
+            f"{path} is not there; name the federation file, which `pdlrecover peer federate` makes"
+        ) from error
+    except IsADirectoryError as error:
+        raise MembershipError(f"{path} is a folder; name the federation file") from error
     except OSError as error:
         raise MembershipError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -99,7 +105,7 @@ def _values(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MembershipError(f"the federation file is not TOML: {error}") from error
+        raise MembershipError(f"this is not TOML: {error}") from error
 
 
 def _agreed(values: Mapping[str, Any], needed: tuple[str, ...]) -> dict[str, Any]:
@@ -107,14 +113,16 @@ def _agreed(values: Mapping[str, Any], needed: tuple[str, ...]) -> dict[str, Any
     check_keys(values, ("format", "name", *TABLES, "peers"), "")
     if type(found := values.get("format")) is not int or found != FORMAT:
         raise MembershipError(
-            f"the federation file must say format = {FORMAT}, got {shown(found)}; use the same "
+            f"this file must say format = {FORMAT}, got {shown(found)}; use the same "
             "version of the program everywhere"
         )
-    if not isinstance(values.get("name"), str):
-        raise MembershipError(f"name must be a text, got {shown(values.get('name'))}")
+    if "name" not in values:
+        raise MembershipError("name is missing")
+    if not isinstance(values["name"], str):
+        raise MembershipError(f"name must be a text, got {shown(values['name'])}")
     for name in needed:
         if name not in _OPTIONAL and name not in values:
-            raise MembershipError(f"the federation file needs a table [{name}]")
+            raise MembershipError(f"the table [{name}] is missing")
         if not isinstance(values.get(name, {}), dict):
             raise MembershipError(f"{name} must be a table, got {shown(values[name])}")
     tables: dict[str, Any] = {
@@ -129,8 +137,10 @@ def _peer(name: str, values: Any) -> Member:
         raise MembershipError(f"{path} must be a table, got {shown(values)}")
     check_keys(values, _PEER, path)
     for key in _PEER:
-        if not isinstance(values.get(key), str):
-            raise MembershipError(f"{path}.{key} must be a text, got {shown(values.get(key))}")
+        if key not in values:
+            raise MembershipError(f"{path}.{key} is missing")
+        if not isinstance(values[key], str):
+            raise MembershipError(f"{path}.{key} must be a text, got {shown(values[key])}")
     return Member(
         name=name,
         address=values["address"],

@@ -40,6 +40,7 @@ SALT_BYTES = 16
 
 SIGNING, SEALING, TLS_KEY, TLS_CERTIFICATE = "signing.key", "sealing.key", "tls.key", "tls.crt"
 SALT = "history.salt"
+_MISSING = "restore the folder from a backup"
 
 PrivateKey = Ed25519PrivateKey | X25519PrivateKey | ec.EllipticCurvePrivateKey
 
@@ -171,7 +172,7 @@ def _pem(key: PrivateKey) -> bytes:
 
 
 def _load(path: Path, kind: type) -> Any:
-    content = read_file(path)
+    content = read_file(path, _MISSING)
     try:
         key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -182,7 +183,7 @@ def _load(path: Path, kind: type) -> Any:
 
 
 def _load_certificate(path: Path) -> x509.Certificate:
-    content = read_file(path)
+    content = read_file(path, _MISSING)
     try:
         return x509.load_pem_x509_certificate(content)
     except ValueError as error:
@@ -190,7 +191,7 @@ def _load_certificate(path: Path) -> x509.Certificate:
 
 
 def _load_salt(path: Path) -> bytes:
-    content = read_file(path)
+    content = read_file(path, _MISSING)
     try:
         salt = bytes.fromhex(content.decode())
     except ValueError as error:
@@ -211,4 +212,4 @@ def _name_in(certificate: x509.Certificate, path: Path) -> str:
 
 
 def _damaged(path: Path) -> IdentityError:
-    return IdentityError(f"{path} is damaged; restore the folder from a backup")
+    return IdentityError(f"{path} is damaged; {_MISSING}")

@@ -7,6 +7,7 @@ again on the next, a few times, so a message may come twice. The queue is bounde
 import asyncio
 import logging
 import random
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -223,7 +224,7 @@ class Link:
         self._failures = 0
         if self._down:
             self._down = False
-            LOG.info("%s can be reached again", self._where)
+            LOG.info("%s can be reached now", self._where)
 
     def _reason(self) -> str:
         error = self._error
@@ -235,8 +236,8 @@ class Link:
 
 
 def _short(name: str) -> str:
-    """Return a peer's id from the name in its certificate."""
-    return name.removesuffix(".pdlrecover")
+    """Return a peer's name from the one in its certificate, which ends with its key's digest."""
+    return re.sub(r"-[a-z2-7]{26}\.pdlrecover$", "", name)
 
 
 def _chunks(data: bytes) -> Iterator[bytes]:

@@ -340,14 +340,14 @@ class Machine:
         self._fetched = []
         self._misfits.add(sender)
         if len(self._misfits) < self.circle.trusted:
-            text = "fetched answers do not fit, asking another peer"
+            text = f"answers of {self.circle.name(sender)} do not fit, asking another peer"
             again = [self._fetch()] if self._goals() else []
             return [Note(text=text, facts={"peer": sender}), *again]
         slot.diverged()
         self.halted = True
-        who = ", ".join(str(peer) for peer in sorted(self._misfits))
+        who = ", ".join(map(self.circle.name, sorted(self._misfits)))
         why = (
-            f"what peers {who} have opened since step {self.step} does not follow from this peer's "
+            f"what {who} have opened since step {self.step} does not follow from this peer's "
             "log, which is another one; move its history away and start again: what is public "
             "then comes from the others"
         )

@@ -22,6 +22,7 @@ Rules:
 """
 
 import asyncio
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,6 +40,7 @@ from pdlrecover.engines.peers.link import (
     Tls,
     options,
 )
+from pdlrecover.engines.peers.member import split_address
 from pdlrecover.errors import PlanError
 
 ANSWER_WAIT, ANSWER_MESSAGES, ANSWER_BYTES = 0.1, 8, 1 << 20
@@ -87,12 +89,14 @@ class Network:
             require_client_auth=True,
         )
         try:
+            _try_to_bind(self._listen)
             server.add_secure_port(self._listen, credentials)
-        except RuntimeError as error:
+        except (OSError, RuntimeError) as error:
             await server.stop(grace=None)
             raise PlanError(
-                f"cannot listen on {self._listen}: is another peer running there, or is it an "
-                "address of another machine? Say where to listen"
+                f"cannot listen on {self._listen} ({error}): is another peer running there, or is "
+                "it an address of another machine? Say where to listen by listen under [network] "
+                "in peer.toml"
             ) from error
         await server.start()
         self._server = server
@@ -107,8 +111,7 @@ class Network:
         for stream in self._streams:
             stream.cancel()
         await asyncio.gather(*self._streams, return_exceptions=True)
-        for link in self._links.values():
-            await link.stop()
+        await asyncio.gather(*(link.stop() for link in self._links.values()))
         if self._server:
             await self._server.stop(grace=0.2)
 
@@ -247,6 +250,22 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no type
 
     def service(self, details: Any) -> Any:
         return self._handler if details.method == METHOD else None
+
+
+def _try_to_bind(where: str) -> None:
+    """Raise if nobody can listen there: the library writes a line of its own if it cannot."""
+    host, port = split_address(where)
+    failure: OSError | None = None
+    for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        try:
+            with socket.socket(family, kind) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(address)
+                return
+        except OSError as error:
+            failure = OSError(error.strerror)
+    if failure is not None:
+        raise failure
 
 
 def _names(context: Any) -> list[str]:

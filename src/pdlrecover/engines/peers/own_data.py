@@ -96,6 +96,6 @@ def _arrays(path: Path) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
         ) from error
     except (OSError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise DataError(
-            f"{path} is no .npz file with arrays x and y, nor a folder with x.npy and y.npy: "
-            f"{error}"
+            f"{path} is no .npz file with arrays x and y of numbers, nor a folder with x.npy and "
+            "y.npy; write one by `numpy.savez`, and name it as data.source in peer.toml"
         ) from error

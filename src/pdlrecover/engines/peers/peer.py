@@ -127,7 +127,7 @@ class Peer:
             if self._metrics_port is not None:
                 servers.append(await serve_metrics(self._metrics_port, self.desk.metrics))
             numbered = ", ".join(f"{i} {name}" for i, name in enumerate(self.names))
-            LOG.info("peer %s of %s", self.runs.me, numbered)
+            LOG.info("this is %s; the peers are %s", self.names[self.runs.me], numbered)
             self._begin(self.runs.training, self.runs.trainer())
             while not self._stopping:
                 await self._turn()
@@ -145,6 +145,8 @@ class Peer:
 
     def stop(self) -> None:
         """Stop soon; what is committed is kept."""
+        if not self._stopping:
+            LOG.info("stopping: this may take some seconds")
         self._stopping = True
         self._events.put_nowait(("stop", None))
 
@@ -304,7 +306,7 @@ class Peer:
                 case Blame(peer=peer, what=what, evidence=evidence):
                     self._blame(peer, what, evidence, run)
                 case Note(text=text, facts=facts):
-                    told: dict[str, object] = {"run": run.hex()[:16], **facts}
+                    told = facts if run == NOTHING else {"run": run.hex()[:16], **facts}
                     if isinstance(source := facts.get("peer"), int):
                         self._tell(logging.INFO, source, text, told)
                     else:
@@ -359,6 +361,7 @@ class Peer:
             self._told_minute = minute
             self._told_blames.clear()
         self._told_blames[peer] += 1
+        facts = {**facts, "name": self.names[peer]}
         if self._told_blames[peer] <= TOLD_BLAMES:
             LOG.log(level, "%s", text, extra={"facts": facts}, exc_info=error)
         elif self._told_blames[peer] == TOLD_BLAMES + 1:
@@ -455,7 +458,9 @@ class Peer:
             run = removal.proposal.digest
             if run in self.parts or run in self.ended or self.runs.me not in removal.kept:
                 continue
-            LOG.info("removal %s has passed, the recovery begins", run.hex()[:16])
+            facts = {"run": run.hex()[:16], "removal": run.hex()[:16]}
+            text = "removal %s has passed, the recovery begins"
+            LOG.info(text, run.hex()[:16], extra={"facts": facts})
             try:
                 self._begin(run, self.runs.recoverer(removal))
             except Exception as error:  # one recovery's trouble is not to end the others

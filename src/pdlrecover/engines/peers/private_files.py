@@ -41,23 +41,32 @@ def create_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def create_file(path: Path, content: bytes) -> None:
-    """Write a new private file."""
+    """Write a new private file, in a folder that is there: a disk may have to be put in first."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write(path, content)
         _sync_folder(path.parent)
     except FileExistsError as error:
         raise _exists(path) from error
+    except FileNotFoundError as error:
+        raise IdentityError(
+            f"the folder {path.parent} is not there, and {path.name} cannot be written; make the "
+            "folder, or put in the disk that it is on"
+        ) from error
     except OSError as error:
         raise IdentityError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def read_file(path: Path) -> bytes:
-    """Read a private file; refuse it if others may read or change it."""
+def read_file(path: Path, missing: str) -> bytes:
+    """Read a private file; refuse it if others may read or change it.
+
+    `missing` says what to do if it is not there.
+    """
     try:
         with path.open("rb") as file:
             _check(path, os.fstat(file.fileno()), "600")
             return file.read(MAX_BYTES)
+    except FileNotFoundError as error:
+        raise IdentityError(f"{path} is not there; {missing}") from error
     except OSError as error:
         raise IdentityError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -66,6 +75,11 @@ def check_folder(folder: Path) -> None:
     """Refuse a folder that others may look into."""
     try:
         _check(folder, folder.stat(), "700")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise IdentityError(
+            f"{folder} is not there: is {folder.parent} a peer's folder? Name the one that "
+            "`pdlrecover peer init` has made"
+        ) from error
     except OSError as error:
         raise IdentityError(f"{folder} cannot be read: {error.strerror}") from error
 

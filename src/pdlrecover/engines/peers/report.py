@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pdlrecover.engines.peers.metrics import exposition
 from pdlrecover.errors import PDLRecoverError, PlanError
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
@@ -129,7 +130,7 @@ async def serve_metrics(port: int, metrics: Callable[[], dict[str, float]]) -> a
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5.0)
-            text = "".join(f"pdlrecover_{k} {v}\n" for k, v in sorted(metrics().items()))
+            text = exposition(metrics())
             head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
             writer.write(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
             await writer.drain()

@@ -93,6 +93,7 @@ class Runs:
             federation=self.membership.digest,
             run=run,
             deadlines=self.membership.deadlines,
+            names=tuple(peer.name for peer in self.membership.peers),
         )
 
     def trainer(self) -> Participant:

@@ -44,10 +44,13 @@ class Agreement:
             return
         parts = []
         if self.missing:
-            parts.append(f"{', '.join(self.missing)} have not signed the federation file")
+            parts.append(
+                f"{_have(self.missing)} not signed the federation file: each signs by `pdlrecover "
+                "peer sign FEDERATION FOLDER`, and the line that it prints goes into this file"
+            )
         if self.other:
             parts.append(
-                f"{', '.join(self.other)} have signed another version of it: compare the files, "
+                f"{_have(self.other)} signed another version of it: compare the files, "
                 "and sign again"
             )
         raise MembershipError("; ".join(parts))
@@ -88,6 +91,10 @@ def check_signatures(membership: Membership, text: str) -> Agreement:
         other=tuple(sorted(other - signed)),
         missing=tuple(p.name for p in membership.peers if p.name not in signed | other),
     )
+
+
+def _have(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names)} {'has' if len(names) == 1 else 'have'}"
 
 
 def _lines(text: str) -> list[str]:

@@ -337,10 +337,10 @@ class Slot:
 
     def _say_who_is_missing(self) -> Note:
         here = self._parts.get(self._choice, {})
-        missing = [peer for peer in self.circle.peers if peer not in here]
+        missing = ", ".join(self.circle.name(p) for p in self.circle.peers if p not in here)
         facts: dict[str, object] = {"step": self.place.step, "round": self.place.round}
         return Note(
-            text=f"round {self.place.round} waits for sub-secrets of peers {missing}: they are "
+            text=f"round {self.place.round} waits for sub-secrets of {missing}: they are "
             "away, or do not have the shares of that round (any more); if too few have them, this "
             "run cannot go on",
             facts=facts,

@@ -23,6 +23,10 @@ COST = 1 << 17
 """scrypt's N: 128 MB of memory, for about half a second."""
 SHORTEST = 12
 """Characters of a passphrase, at least."""
+_MISSING = (
+    "put in the disk that it is on, say where it is by key_file under [history] in peer.toml, or "
+    "restore it from its backup"
+)
 
 
 class StorageKey:
@@ -74,7 +78,7 @@ class StorageKey:
     @classmethod
     def from_file(cls, path: Path) -> "StorageKey":
         """Read a key from a private file."""
-        return cls.from_hex(read_file(path).decode("ascii", "replace"), str(path))
+        return cls.from_hex(read_file(path, _MISSING).decode("ascii", "replace"), str(path))
 
     @classmethod
     def from_passphrase(cls, passphrase: str, salt: bytes, *, cost: int = COST) -> "StorageKey":
@@ -105,5 +109,6 @@ def find_storage_key(
     if ask is not None:
         return StorageKey.from_passphrase(ask(), salt)
     raise IdentityError(
-        f"the history's key is not there: name its file, set {VARIABLE}, or type the passphrase"
+        "the history's key is not there: name its file by key_file under [history] in peer.toml, "
+        f"set {VARIABLE}, or type the passphrase at a terminal"
     )

@@ -72,5 +72,6 @@ class Disagreement:
         self.found[source] = found[:MOST]
         facts: dict[str, object] = {"peer": source, "differences": found[:MOST]}
         more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-        text = f"peer {source} has another federation file: {'; '.join(found[:MOST])}{more}"
+        name = self._circle.name(source)
+        text = f"{name} has another federation file: {'; '.join(found[:MOST])}{more}"
         return Note(text=f"{text}; compare the files, and sign the same one", facts=facts)
