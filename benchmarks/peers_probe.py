@@ -107,7 +107,7 @@ class Probe:
             (Slot, "_say_sub_secret", "sub-secret"),
             (Slot, "_try_open", "opening"),
             (Archive, "commit", "history: commit"),
-            (Archive, "remember", "history: promises"),
+            (Archive, "promise", "history: promises"),
             (Archive, "reserve", "history: reserve"),
             (Driver, "answer", "method"),
             (Desk, "write_status", "status"),
