@@ -70,8 +70,10 @@ def lived(place, corrupt=lambda peers: None, afterwards=None):
         dealers = [peers[0].runs.store.dealers(run, t) for t in range(ROUNDS)]
         told = SimpleNamespace(
             models=[town.weights(trained(place, me).with_suffix(".safetensors")) for me in HONEST],
-            blames={me: [(b["peer"], b["what"]) for b in peers[me].blames] for me in HONEST},
-            caught={me: list(peers[me].caught) for me in HONEST},
+            blames={
+                me: [(b["peer"], b["what"]) for b in peers[me].conduct.blames] for me in HONEST
+            },
+            caught={me: list(peers[me].conduct.caught) for me in HONEST},
             status={me: "\n".join(_lines(peers[me].desk.status(), True)) for me in HONEST},
             dealers=dealers,
         )

@@ -12,13 +12,14 @@ from office import free_addresses
 from safetensors import SafetensorError
 
 from pdlrecover.cli.peer_run import _lines
-from pdlrecover.engines.peers import peer as module
+from pdlrecover.engines.peers import conduct
 from pdlrecover.engines.peers.effects import Blame, Note
 from pdlrecover.engines.peers.link import Limits
 from pdlrecover.engines.peers.messages import NOTHING, Position, RemovalProposal
 from pdlrecover.engines.peers.metrics import METRICS
 from pdlrecover.engines.peers.report import ask
 from pdlrecover.engines.peers.settings import History
+from pdlrecover.engines.peers.waiting import Waiting
 from pdlrecover.errors import HistoryError, PlanError
 
 EVERYBODY = range(town.PEERS)
@@ -414,8 +415,8 @@ def test_a_cheat_cannot_fill_the_disk_with_evidence_or_the_log_with_blames(
     for i in range(200):
         lone._carry(NOTHING, [Blame(peer=1, what="signed two", evidence=(bytes([i]) * 999,) * 2)])
     assert len(list((tmp_path / "ash" / "evidence").iterdir())) == 2
-    assert len(caplog.records) == module.TOLD_BLAMES + 1
-    monkeypatch.setattr(module, "KEPT_EVIDENCE_BYTES", 10_000)
+    assert len(caplog.records) == conduct.TOLD_BLAMES + 1
+    monkeypatch.setattr(conduct, "KEPT_EVIDENCE_BYTES", 10_000)
     for i in range(200):
         lone._carry(NOTHING, [Blame(peer=2, what=f"cheat {i}", evidence=(bytes(999),) * 2)])
     lone.runs.store.close()
@@ -433,7 +434,7 @@ def test_who_sent_wrong_sub_secrets_is_still_named_after_a_restart(tmp_path):
     lone.runs.store.close()
     named = [(each["peer"], each["what"]) for each in told["named"]]
     assert ("elm", "sent a wrong sub-secret") in named
-    assert len(named) == 1 + module.KEPT_NAMES
+    assert len(named) == 1 + conduct.KEPT_NAMES
     assert not told["caught"]
     assert any("elm (sent a wrong sub-secret)" in line for line in _lines(told, True))
 
@@ -454,7 +455,7 @@ def test_a_model_that_cannot_be_written_ends_the_peer_with_a_sentence(tmp_path, 
 
 def test_messages_wait_outside_when_too_many_bytes_wait_inside():
     async def story():
-        waiting = module._Waiting(Limits(waiting_messages=3, waiting_bytes=100))
+        waiting = Waiting(Limits(waiting_messages=3, waiting_bytes=100))
         await waiting.enter(500)
         late = asyncio.create_task(waiting.enter(60))
         await asyncio.sleep(0)

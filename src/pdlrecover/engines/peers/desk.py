@@ -110,12 +110,15 @@ class Desk:
             "other_files": {names[p]: what for p, what in peer.disagreement.found.items()},
             "caught": [
                 {"peer": names[p], "what": what, "time": at}
-                for (p, what), at in peer.caught.items()
+                for (p, what), at in peer.conduct.caught.items()
             ],
             "named": [
-                {"peer": names[p], "what": what, "time": at} for (p, what), at in peer.named.items()
+                {"peer": names[p], "what": what, "time": at}
+                for (p, what), at in peer.conduct.named.items()
             ],
-            "blames": [{**blame, "name": names[cast(int, blame["peer"])]} for blame in peer.blames],
+            "blames": [
+                {**blame, "name": names[cast(int, blame["peer"])]} for blame in peer.conduct.blames
+            ],
             "history_bytes": peer.runs.store.size,
             "network": dict(peer.network.counts),
         }
@@ -123,9 +126,9 @@ class Desk:
     def metrics(self) -> dict[str, float]:
         """Return numbers for monitoring, by name."""
         peer = self._peer
-        found = counted(peer.counts, peer.network.counts)
+        found = counted(peer.counts + peer.conduct.counts, peer.network.counts)
         found["history_bytes"] = float(peer.runs.store.size)
-        found["caught"] = float(len({p for p, _ in peer.caught}))
+        found["caught"] = float(len({p for p, _ in peer.conduct.caught}))
         found["peers_heard"] = float(sum(time.monotonic() - at < 30 for at in peer.heard.values()))
         for run in peer.parts:
             told, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'

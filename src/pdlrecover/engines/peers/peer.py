@@ -13,15 +13,15 @@ computed elsewhere, in a thread, and stored logs are gone through in another.
 """
 
 import asyncio
-import json
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pdlrecover.engines.peers import codec
+from pdlrecover.engines.peers.conduct import KEPT_BLAMES, Conduct
 from pdlrecover.engines.peers.council import Council
 from pdlrecover.engines.peers.desk import Desk
 from pdlrecover.engines.peers.effects import Blame, Compute, Halt, Note, Send
@@ -32,23 +32,16 @@ from pdlrecover.engines.peers.participant import Outcome, Participant
 from pdlrecover.engines.peers.report import serve_control, serve_metrics
 from pdlrecover.engines.peers.runs import Runs
 from pdlrecover.engines.peers.terms import Disagreement
+from pdlrecover.engines.peers.waiting import Waiting
 from pdlrecover.errors import CodecError, HistoryError, PDLRecoverError
 from pdlrecover.field import one_blas_thread
 
 LOG = logging.getLogger("pdlrecover.peer")
 GOSSIP_SECONDS = 2.0
 STATUS_SECONDS = 2.0
-KEPT_BLAMES = 200
-KEPT_EVIDENCE, KEPT_EVIDENCE_BYTES = 1000, 1 << 28
-"""So many pieces of evidence are kept on disk, of so many bytes together."""
-TOLD_BLAMES = 20
-"""So many lines on one peer go to the log in a minute."""
 CONTROL = "control"
 """The local socket, in the peer's folder."""
 DONE = "done"
-KEPT_NAMES = 8
-"""So many different things are kept of one peer that is named without proof."""
-_CAUGHT, _NAMED = "caught", "named"
 
 
 class Peer:
@@ -93,18 +86,11 @@ class Peer:
         self.ended: dict[bytes, str] = {}
         """How each run came out: `done`, or why it stopped."""
         self.heard: dict[int, float] = {}
-        self.blames: deque[dict[str, object]] = deque(maxlen=KEPT_BLAMES)
-        self.caught: dict[tuple[int, str], float] = self._recall(_CAUGHT)
-        """Who was proven to have cheated, how, and when first."""
-        self.named: dict[tuple[int, str], float] = self._recall(_NAMED)
-        """Who did, without proof to others, what no honest peer does; when first."""
+        self.conduct = Conduct(runs.store, runs.folder, self.names)
         self.counts: Counter[str] = Counter()
-        self._evidence: set[tuple[object, ...]] = set()
-        self._told_blames: Counter[int] = Counter()
-        self._told_minute = 0
         self.desk = Desk(self)
         self._metrics_port = metrics_port
-        self._waiting = [_Waiting(limits) for _ in members]
+        self._waiting = [Waiting(limits) for _ in members]
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(1, "pdlrecover-update")
         self._starting: dict[bytes, asyncio.Future[None]] = {}
@@ -230,7 +216,7 @@ class Peer:
             raise
         except Exception as error:  # nobody's message is to end this peer
             text = f"a message of {self.names[source]} could not be dealt with, which is a bug"
-            self._tell(logging.ERROR, source, text, {"peer": source}, error)
+            self.conduct.tell(logging.ERROR, source, text, {"peer": source}, error)
 
     def _take(self, source: int, data: bytes, now: float) -> None:
         run = codec.peek_run(data)
@@ -308,7 +294,7 @@ class Peer:
                 case Note(text=text, facts=facts):
                     told = facts if run == NOTHING else {"run": run.hex()[:16], **facts}
                     if isinstance(source := facts.get("peer"), int):
-                        self._tell(logging.INFO, source, text, told)
+                        self.conduct.tell(logging.INFO, source, text, told)
                     else:
                         LOG.info("%s", text, extra={"facts": told})
                 case Halt(why=why):
@@ -334,55 +320,8 @@ class Peer:
     def _blame(
         self, peer: int, what: str, evidence: tuple[bytes, ...], run: bytes = NOTHING
     ) -> None:
-        self.counts["blames"] += 1
-        facts: dict[str, object] = {"peer": peer, "what": what, "proven": bool(evidence)}
-        self.blames.append({**facts, "time": time.time()})
-        self._tell(logging.WARNING, peer, f"{self.names[peer]} {what}", facts)
-        if evidence:
-            self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
-        else:
-            self._note(_NAMED, self.named, peer, what, KEPT_NAMES)
         step = self.parts[run].machine.step if run in self.parts else 0
-        if evidence and (peer, what, run, step) not in self._evidence:
-            self._evidence.add((peer, what, run, step))
-            self._keep_evidence(peer, evidence)
-
-    def _tell(
-        self,
-        level: int,
-        peer: int,
-        text: str,
-        facts: dict[str, object],
-        error: Exception | None = None,
-    ) -> None:
-        """Log what a peer did, but not so often that it fills the log."""
-        minute = int(time.monotonic() // 60)
-        if minute != self._told_minute:
-            self._told_minute = minute
-            self._told_blames.clear()
-        self._told_blames[peer] += 1
-        facts = {**facts, "name": self.names[peer]}
-        if self._told_blames[peer] <= TOLD_BLAMES:
-            LOG.log(level, "%s", text, extra={"facts": facts}, exc_info=error)
-        elif self._told_blames[peer] == TOLD_BLAMES + 1:
-            LOG.warning("%s: more of that is only counted for a minute", self.names[peer])
-
-    def _keep_evidence(self, peer: int, evidence: tuple[bytes, ...]) -> None:
-        """Write what proves a cheat, once for every step, as long as there is room for it."""
-        place = self.folder / "evidence"
-        self.counts["evidence"] += len(evidence)
-        try:
-            place.mkdir(exist_ok=True)
-            sizes = [path.stat().st_size for path in place.iterdir()]
-            if len(sizes) + len(evidence) > KEPT_EVIDENCE:
-                return
-            if sum(sizes) + sum(map(len, evidence)) > KEPT_EVIDENCE_BYTES:
-                return
-            for i, part in enumerate(evidence):
-                name = f"{int(time.time())}-{self.counts['blames']}-peer-{peer}-{i}.bin"
-                (place / name).write_bytes(part)
-        except OSError as error:
-            LOG.warning("evidence cannot be written: %s", error.strerror)
+        self.conduct.blame(peer, what, evidence, (run, step))
 
     def _refused(self, peer: int | None, what: str) -> None:
         """Name what the network has refused."""
@@ -390,19 +329,6 @@ class Peer:
             self._blame(peer, what, ())
         elif self.network.counts["refused"] <= KEPT_BLAMES:
             LOG.warning(what)
-
-    def _note(
-        self, name: str, known: dict[tuple[int, str], float], peer: int, what: str, most: int
-    ) -> None:
-        """Keep what a peer did, the first time it does it."""
-        if (peer, what) not in known and sum(p == peer for p, _ in known) < most:
-            known[peer, what] = time.time()
-            told = [[*key, at] for key, at in known.items()]
-            self.runs.store.remember({name: json.dumps(told).encode()})
-
-    def _recall(self, name: str) -> dict[tuple[int, str], float]:
-        saved = self.runs.store.recall(name)
-        return {(peer, what): at for peer, what, at in json.loads(saved)} if saved else {}
 
     def _tell_progress(self, run: bytes, participant: Participant) -> None:
         """Say about twenty times how far a run is."""
@@ -465,28 +391,3 @@ class Peer:
                 self._begin(run, self.runs.recoverer(removal))
             except Exception as error:  # one recovery's trouble is not to end the others
                 self._fail(run, error)
-
-
-class _Waiting:
-    """What was received from one peer and not yet looked at: bounded in messages and bytes."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits, self._messages, self._bytes = limits, 0, 0
-        self._left = asyncio.Event()
-
-    async def enter(self, size: int) -> None:
-        """Wait until there is room for a message of this size; one always has room."""
-        while self._messages and (
-            self._messages >= self._limits.waiting_messages
-            or self._bytes + size > self._limits.waiting_bytes
-        ):
-            self._left.clear()
-            await self._left.wait()
-        self._messages += 1
-        self._bytes += size
-
-    def leave(self, size: int) -> None:
-        """Make room: a message of this size is being looked at."""
-        self._messages -= 1
-        self._bytes -= size
-        self._left.set()
