@@ -174,12 +174,15 @@ class Journal:
             self._write(change, head=head)
 
     def get_staged(self, key: bytes, name: str) -> bytes | None:
-        """Return a share of the next round that was staged under this name, or None."""
+        """Return a share of the next round that was staged under this name; None if damaged."""
         with self._lock, self._store.reading() as transaction:
             staged = self.state.staged.get(key.hex())
             if staged is None or staged.name != name:
                 return None
-            return opened(self.sealer, transaction, key, staged.fingerprint)
+            try:
+                return opened(self.sealer, transaction, key, staged.fingerprint)
+            except HistoryError:
+                return None
 
     def get_checkpoint(self, name: str) -> bytes | None:
         """Return what was stored under a name, or None."""

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from pdlrecover.errors import HistoryError
 
-FORMAT = 2
+FORMAT = 3
 KEY_BYTES = 32
 NONCE, TAG = 12, 16
 OVERHEAD = NONCE + TAG

@@ -4,8 +4,8 @@ Rules:
 
 - Round t is committed as one write: the model w̄_t it started from, the dealers whose updates were
   summed, this peer's share from each of them, the opened sum, and evidence. It counts when `commit`
-  returns; a process that is killed before leaves no trace of it. A step of a recovery that asks for
-  no update is a round without a model.
+  returns; of a process that is killed before, staged shares may be left, and they do not count. A
+  step of a recovery that asks for no update is a round without a model.
 - Shares of the next round may be *staged*: written where they will stay, before the round is
   committed with them, or without them. So they are written once.
 - Rounds come in order, from 0. A round that this peer missed is committed without shares.
@@ -169,7 +169,8 @@ class Vault:
                 adopted.append(key)
             else:
                 contents[key] = self._share_bytes(share)
-        size = self.layout.round_bytes(len(shares), evidence=[*map(len, evidence.values())])
+        new = len(shares) - len(adopted)
+        size = self.layout.round_bytes(new, evidence=[*map(len, evidence.values())])
         if total is not None:
             size += max(0, total.nbytes - 8 * self.layout.parameters)
         return self._journal.append(contents, dealers, size=size, keep=self.keep, adopted=adopted)
@@ -240,7 +241,7 @@ class Vault:
         staged: Mapping[int, tuple[str, Elements]] | None = None,
         head: bool = True,
     ) -> None:
-        """Store a recovery's progress under names, over what was there, all in one write.
+        """Store a run's progress under names, over what was there, all in one write.
 
         `staged` are shares of the next round by dealer, each with its name. Without `head` it is as
         durable and a third of the work: the head file is left to the next write, so that a
@@ -253,7 +254,10 @@ class Vault:
         self._journal.put_checkpoints(contents, shares, head=head)
 
     def staged(self, dealer: int, name: str) -> Elements | None:
-        """Return a dealer's share of the next round, if it was staged under this name."""
+        """Return a dealer's share of the next round, if it was staged under this name and is whole.
+
+        A damaged one goes with the next commit, as one that was staged under another name.
+        """
         content = self._journal.get_staged(share_key(len(self), dealer), name)
         return None if content is None else np.frombuffer(content, "<i8").astype(np.int64)
 

@@ -7,7 +7,8 @@ Steps:
 2. The database against the head file: put back to an earlier copy, or not.
 3. The chain, from the head backwards: every manifest opens and is the one that the next one names.
 4. Every record that a manifest names is there, is the one that was stored, and opens. A record that
-   none names is a stranger. So are the checkpoints and the staged shares that the state names.
+   none names is a stranger. The checkpoints and staged shares that the state names are looked at
+   in the same way.
 
 A round is *whole* if its manifest and all its records are as they were stored, with its shares; the
 shares of old rounds that were dropped on purpose are not missed.
@@ -56,7 +57,7 @@ from pdlrecover.history.store import (
     only_writer,
 )
 
-_UNSHARED = "rounds without all of this peer's shares (it was away): {}"
+_UNSHARED = "rounds without all of this peer's shares (it was away, or late): {}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,16 +180,18 @@ class _Look:
         ]
 
     def unshared(self, spoilt: set[int | None]) -> list[int]:
-        """Return the rounds that have fewer shares than dealers: this peer was away, or late."""
+        """Return the rounds that have fewer shares than dealers: this peer was away, or late.
+
+        Steps that ask for no update have no model, and store no shares.
+        """
         found = []
-        for t in range(self._state.head.rounds):
-            if t not in spoilt:
-                manifest = manifest_of(self._sealer, self._transaction, t)
-                keys = map(bytes.fromhex, manifest.records)
-                shares = sum(placed(key) == (t, Kind.SHARE) for key in keys)
-                if shares < len(manifest.dealers):
-                    found.append(t)
-        return found
+        for t in set(range(self._state.head.rounds)) - spoilt:
+            manifest = manifest_of(self._sealer, self._transaction, t)
+            kinds = [placed(bytes.fromhex(key)) for key in manifest.records]
+            shares = kinds.count((t, Kind.SHARE))
+            if (t, Kind.MODEL) in kinds and shares < len(manifest.dealers):
+                found.append(t)
+        return sorted(found)
 
     def _broken_manifests(self) -> Iterator[tuple[int, Damage]]:
         """Go back from the head; past a manifest that is lost, the one before is taken as it is."""

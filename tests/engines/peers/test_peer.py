@@ -65,10 +65,10 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         removal = {"do": "propose-removal", "removed": ["elm", "birch"], "reason": "malicious"}
         proposed = await ask(folders[0] / "control", removal)
         assert proposed["outcome"] is None
-        voted = await ask(folders[3] / "control", {"do": "approve", "removal": "00"})
-        assert "no removal '00' is known here; known are" in voted["error"]
         name = proposed["removal"]
         await until(lambda: len(peers[3].desk.status()["removals"]) == 1)
+        voted = await ask(folders[3] / "control", {"do": "approve", "removal": "00"})
+        assert "no removal '00' is known here; known are" in voted["error"]
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": name[:12]})
         assert "has no vote" in voted["error"]
         for me in (2, 4):
@@ -232,8 +232,7 @@ def test_who_is_not_in_the_sums_is_said_once_and_shown(tmp_path, caplog):
         await until(lambda: lone.runs.training in lone.parts and not lone._starting)
         training = lone.parts[lone.runs.training]
         for t, dealers in enumerate([EVERYBODY, (0, 1, 2), (0, 1, 2), EVERYBODY]):
-            training.driver.company.deal(dealers)
-            training.driver.round = t + 1
+            training.driver.company.deal(t, dealers)
             lone._tell_progress(lone.runs.training, training)
         told = lone.desk.status()["runs"][lone.runs.training.hex()[:16]]
         await close([lone], [task])

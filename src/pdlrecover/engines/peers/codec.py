@@ -26,7 +26,7 @@ from pdlrecover.engines.peers import messages as m
 from pdlrecover.errors import CodecError
 from pdlrecover.field import Q
 
-MAGIC, VERSION = b"PDLR", 1
+MAGIC, VERSION = b"PDLR", 2
 DOMAIN = b"pdlrecover signed message\0"
 MAX_PEERS = 4096
 MAX_ELEMENTS = 1 << 25
@@ -237,6 +237,7 @@ _BODIES: tuple[_Record, ...] = (
             "commitments": _COMMITMENTS,
             "proof": _ELEMENTS,
             "statement": _SIGNED,
+            # The last, and a length and bytes: those are what a signature leaves out.
             "sealed": _Bytes(8 * MAX_ELEMENTS, stays=True),
         },
     ),

@@ -16,14 +16,18 @@ class Company:
         self.dealt: Counter[int] = Counter()
         """In how many of them each peer's dealing counted."""
         self.last: frozenset[int] = frozenset()
-        """Whose did in the last of them."""
+        """Whose did in the last of them,"""
+        self.since = 0
+        """and from which round of the training on."""
         self.from_history = 0
         """Exact rounds that were answered from stored sums, at the models of the training."""
         self._sizes: dict[str, tuple[int, int]] = {}
 
-    def deal(self, dealers: Iterable[int]) -> None:
+    def deal(self, t: int, dealers: Iterable[int]) -> None:
         """Count an exact round."""
-        self.last = frozenset(dealers)
+        before, self.last = self.last, frozenset(dealers)
+        if self.last != before:
+            self.since = t
         self.rounds += 1
         self.dealt.update(self.last)
         self.meet("fresh sums", len(self.last))
@@ -34,7 +38,10 @@ class Company:
         self._sizes[kind] = min(least, size), max(most, size)
 
     def told(self, ledger: Ledger) -> dict[str, Any]:
-        """Return the ledger's record, with who really was in the sums. Nobody has timed it."""
+        """Return the ledger's record, with who really was in the sums. Nobody has timed it.
+
+        Bytes stay those of the plan: of all peers, and all exact rounds.
+        """
         record = ledger.record()
         del record["seconds"]
         record["gradient_evaluations"] = self.dealt.total()

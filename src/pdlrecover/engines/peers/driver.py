@@ -109,7 +109,7 @@ class Driver:
         if self._asked_round is not None:
             dealers = frozenset(held.dealer for held in entry.dealers)
             self._fresh[self._asked_round] = self._step, dealers
-            self.company.deal(dealers)
+            self.company.deal(self._asked_round, dealers)
             self._pairs.pop(self._asked_round, None)
         return self._next(self._decode(entry.values))
 

@@ -226,7 +226,7 @@ class Holdings:
     ) -> list[Effect]:
         """See whether a dealer signed two different public parts; a wrong signature tells nothing.
 
-        Whether it is one is looked at here, unless it is known not to be.
+        `checked`: the signature was verified already.
         """
         if dealer not in self._circle.peers or dealer in self._cheats:
             return []

@@ -244,9 +244,9 @@ class Machine:
         if together >= self.circle.trusted or left < self.circle.quorum:
             self.slot.diverged()
             self.halted = True
-            who = ", ".join(str(peer) for peer in sorted(self._differing))
+            who = ", ".join(self.circle.name(peer) for peer in sorted(self._differing))
             why = (
-                f"in step {self.step} (round {header.round}) peers {who} hold another model than "
+                f"in step {self.step} (round {header.round}) {who} hold another model than "
                 "this peer; compare versions and hardware, then restart from the store"
             )
             effects.append(Halt(why=why))

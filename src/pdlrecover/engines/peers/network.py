@@ -22,6 +22,7 @@ Rules:
 """
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections import Counter
@@ -252,8 +253,14 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no type
         return self._handler if details.method == METHOD else None
 
 
+_ANYWHERE = ("0.0.0.0", "::", "[::]")  # noqa: S104 (what an operator may have chosen)
+
+
 def _try_to_bind(where: str) -> None:
-    """Raise if nobody can listen there: the library writes a line of its own if it cannot."""
+    """Raise if nobody can listen there: the library writes a line of its own if it cannot.
+
+    Whether this machine has an address family is for the library to find out.
+    """
     host, port = split_address(where)
     failure: OSError | None = None
     for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -263,6 +270,8 @@ def _try_to_bind(where: str) -> None:
                 tried.bind(address)
                 return
         except OSError as error:
+            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and host in _ANYWHERE:
+                continue
             failure = OSError(error.strerror)
     if failure is not None:
         raise failure

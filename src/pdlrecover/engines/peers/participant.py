@@ -140,7 +140,7 @@ class Participant:
         opened = False
         for effect in _together(effects):
             match effect:
-                case _Promise(values=values, shares=kept):
+                case _Write(values=values, shares=kept):
                     self._store.promise(self._run, values, kept)
                 case Opened(entry=entry, shares=shares):
                     self._store.commit(self._run, entry, shares, self.driver.at)
@@ -175,30 +175,30 @@ class Participant:
         return chosen
 
 
-class _Promise(NamedTuple):
+class _Write(NamedTuple):
     """What is to be kept at once."""
 
     values: dict[str, bytes]
     shares: dict[Held, Elements]
 
 
-def _together(effects: Sequence[Effect]) -> Iterator[Outcome | Opened | Serve | _Promise]:
+def _together(effects: Sequence[Effect]) -> Iterator[Outcome | Opened | Serve | _Write]:
     """Yield the effects, and what is to be kept before the next of them as one."""
     for keeps, some in groupby(effects, lambda effect: isinstance(effect, Remember | Keep)):
         if not keeps:
             yield from cast("Iterator[Outcome | Opened | Serve]", some)
             continue
-        promise = _Promise({}, {})
+        write = _Write({}, {})
         for effect in some:
             if isinstance(effect, Remember):
-                promise.values[_STEP] = _of_step(effect.step, effect.value)
+                write.values[_STEP] = _of_step(effect.step, effect.value)
             elif isinstance(effect, Keep):
                 for row in effect.rows:
                     note = row.saved(whole=not effect.stored)
-                    promise.values[row_part(row.held.dealer)] = _of_step(effect.step, note)
+                    write.values[row_part(row.held.dealer)] = _of_step(effect.step, note)
                     if effect.stored:
-                        promise.shares[row.held] = row.values
-        yield promise
+                        write.shares[row.held] = row.values
+        yield write
 
 
 def _of_step(step: int, value: bytes) -> bytes:

@@ -351,9 +351,9 @@ class Peer:
             return
         self._told_company[run] = company.last
         absent = [self.names[peer] for peer in sorted(whole - company.last)]
-        facts = {"run": run.hex()[:16], "round": participant.driver.round - 1, "without": absent}
+        facts = {"run": run.hex()[:16], "round": company.since, "without": absent}
         who = f"without {', '.join(absent)} from here on" if absent else "with all peers again"
-        LOG.info("%s: round %s %s", self.title(run), facts["round"], who, extra={"facts": facts})
+        LOG.info("%s: round %s %s", self.title(run), company.since, who, extra={"facts": facts})
 
     def _write_status(self) -> None:
         try:

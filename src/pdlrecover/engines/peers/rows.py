@@ -37,9 +37,12 @@ class Row:
 
 
 def restored(saved: bytes, kept: Callable[[Held], Elements | None]) -> Row | None:
-    """Return what was saved; its shares come from `kept` if they are not there. None: are lost."""
+    """Return what was saved, or None if it is lost; shares that are not there come from `kept`."""
     dealer, digest, statement, whole = _NOTE.unpack_from(saved)
     held = Held(dealer=dealer, digest=digest)
-    inside = np.frombuffer(saved, dtype="<i8", offset=_NOTE.size).astype(np.int64)
-    values = inside if whole else kept(held)
+    values = _numbers(saved[_NOTE.size :]) if whole else kept(held)
     return None if values is None else Row(held=held, statement=statement, values=values)
+
+
+def _numbers(saved: bytes) -> Elements:
+    return np.frombuffer(saved, dtype="<i8").astype(np.int64)
