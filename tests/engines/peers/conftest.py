@@ -11,3 +11,12 @@ def nursery():
     made = Nursery(town.environment())
     yield made
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def stores_are_closed():
+    """Close the stores of all peers of a test, also of one that failed: LMDB wants it so."""
+    yield
+    for each in town.MADE:
+        each.runs.store.close()
+    town.MADE.clear()

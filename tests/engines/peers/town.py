@@ -95,6 +95,10 @@ def write(folder, history, **tables):
     (folder / FILE).write_text(write_settings(settings))
 
 
+MADE = []
+"""The peers that a test has made in its own process."""
+
+
 def peer(me, place, listen=None, **arguments):
     """Return a peer, ready to run; its store is to be closed afterwards."""
     folder = place / NAMES[me]
@@ -102,7 +106,8 @@ def peer(me, place, listen=None, **arguments):
         history = History(key_file=f"../keys/{NAMES[me]}.key")
         write(folder, history, network=Listening(listen=listen))
     enrolment = Enrolment(place / "federation.toml", folder)
-    return enrolment.peer(enrolment.archive(enrolment.storage_key()), **arguments)
+    MADE.append(enrolment.peer(enrolment.archive(enrolment.storage_key()), **arguments))
+    return MADE[-1]
 
 
 def simulation(peers=PEERS, rounds=ROUNDS, tolerance=TOLERANCE):
