@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_the_readme_example_runs_as_it_stands():
     code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code
@@ -17,6 +20,7 @@ def test_the_readme_example_runs_as_it_stands():
         assert result.stdout
 
 
+@pytest.mark.slow
 def test_the_story_of_lost_and_lying_peers_ends_well():
     story = ROOT / "examples" / "lost_and_lying.py"
     result = subprocess.run([sys.executable, story], capture_output=True, text=True)

@@ -35,6 +35,7 @@ def test_the_recovered_model_is_the_users_own_module():
     assert state.accuracy(x, y) > 0.9
 
 
+@pytest.mark.slow
 def test_a_backdoor_is_planted_and_recovered_from():
     attack = Backdoor(trigger=LastColumn(), target=1)
     federation = small.federation(malicious=[0, 1, 2], attack=attack)

@@ -388,6 +388,7 @@ def test_shares_can_be_seeded():
     assert F61.elements(dealt[0]).shape == (1, 8, SHARED.scheme.quorums.blocks(39))
 
 
+@pytest.mark.slow
 def test_the_public_path_has_the_same_bits_with_one_and_with_two_threads():
     """Gradients are each peer's own; what all must agree on is computed from what was opened."""
     script = (

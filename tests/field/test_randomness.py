@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import torch
 
 from pdlrecover.field import Q, Seeded, SystemSource, randomness
@@ -39,6 +40,7 @@ def test_the_system_never_repeats_itself():
     assert not np.array_equal(source.elements(4), source.elements(4))
 
 
+@pytest.mark.slow
 def test_forked_processes_draw_different_elements():
     script = (
         "import os; from pdlrecover.field import SystemSource; source = SystemSource()\n"

@@ -59,6 +59,7 @@ def test_the_users_own_threads_may_all_compute_at_once(with_threads):
 
 
 @pytest.mark.parametrize(("asked", "fine"), [("3", True), ("0", False), ("many", False)])
+@pytest.mark.slow
 def test_the_environment_sets_the_threads(asked, fine):
     code = "from pdlrecover.field import threads; print(threads.count())"
     environment = {"PDLRECOVER_THREADS": asked, "PATH": "/usr/bin"}

@@ -74,6 +74,7 @@ def views_of_a_dot_product(scheme, degree, secrets, dots):
     return view
 
 
+@pytest.mark.slow
 def test_opening_a_dot_product_with_a_public_vector_tells_only_the_dot_product():
     scheme = tiny(7, 4, 1, 2)
     public = np.array([1, 2])

@@ -311,6 +311,7 @@ def test_a_damaged_history_is_found_before_the_peer_starts(place):
     refused(started(place), "is damaged (round 1, opened sum", "history verify")
 
 
+@pytest.mark.slow
 def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
     folder = str(place / "ash")
     command = [sys.executable, "-m", "pdlrecover", "peer", "run", str(place / "federation.toml")]

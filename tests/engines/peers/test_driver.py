@@ -89,6 +89,7 @@ def test_a_stored_sum_over_too_few_kept_peers_is_not_opened():
         setup.recover(network, (1, 4), method="historical")
 
 
+@pytest.mark.slow
 def test_a_pair_over_too_few_peers_is_not_opened_and_its_rounds_are_exact():
     setup, network = with_absences(2, (0, 1, 2, 4))
     recovered = setup.recover(network, (1, 4))
@@ -108,6 +109,7 @@ def test_updates_that_the_training_opened_are_not_dealt_again(setting):
 
 
 @pytest.mark.parametrize("changed", [{"period": 4}, {"preparation": 4}, {"final": 4}])
+@pytest.mark.slow
 def test_a_recovery_is_not_gone_on_with_by_software_that_asks_otherwise(changed):
     """Another version of a method is another method: here its schedule differs."""
     setup = Setup(6, TOLERANCE)
@@ -154,6 +156,7 @@ def test_retraining_works_where_only_the_last_rounds_and_the_first_are_kept(tmp_
         store.close()
 
 
+@pytest.mark.slow
 def test_the_ledger_of_a_run_says_who_was_in_its_sums():
     setup = Setup(6, TOLERANCE)
     network = setup.train(rounds=ROUNDS, run=False)

@@ -62,6 +62,7 @@ def test_one_sender_names_a_few_sets_in_its_sub_secrets_and_no_more(network):
 
 
 @pytest.mark.parametrize("leads", [False, True])
+@pytest.mark.slow
 def test_proposals_out_of_turn_or_of_too_many_are_not_kept(network, leads):
     ballot = network.participants[0].machine.slot.ballot
     views = [view for view in range(250) if (ballot.leader(view) == CHEAT) == leads][:30]

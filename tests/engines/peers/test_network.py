@@ -100,6 +100,7 @@ def test_a_message_over_the_limit_is_not_sent_and_one_that_was_is_refused():
     asyncio.run(story())
 
 
+@pytest.mark.slow
 def test_what_was_not_answered_is_sent_again_over_a_new_stream():
     async def story():
         block = asyncio.Event()
@@ -251,6 +252,7 @@ def test_a_frozen_peer_does_not_keep_the_others_waiting_and_its_queue_is_bounded
     asyncio.run(story())
 
 
+@pytest.mark.slow
 def test_a_message_to_a_peer_that_is_not_up_yet_arrives_when_it_is():
     async def story():
         papers, addresses = certificates(2), free_addresses(2)
@@ -304,6 +306,7 @@ def test_logs_call_a_peer_by_its_name_without_its_fingerprint():
     assert link._short("peer-1.test") == "peer-1.test"
 
 
+@pytest.mark.slow
 def test_a_peer_that_cannot_be_reached_is_named_once_and_again_when_it_can(caplog):
     async def story():
         caplog.set_level("INFO")

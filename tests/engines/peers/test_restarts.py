@@ -105,6 +105,7 @@ def test_which_dealing_it_is_is_kept_before_anybody_gets_it():
     assert order[:2] == ["step", "Dealing"]
 
 
+@pytest.mark.slow
 def test_after_an_outage_of_hours_peers_go_on_within_a_minute():
     """Two of five stay and cannot go on; two come back, restarted."""
     deadlines = Deadlines(dealing=5.0, view=3.0, receipts=1.0, resend=2.0)
@@ -135,6 +136,7 @@ def test_a_view_lasts_eight_times_as_long_as_the_first_at_most():
     assert lasts == [3.0, 6.0, 24.0, 24.0, 24.0]
 
 
+@pytest.mark.slow
 def test_however_far_apart_their_views_are_peers_come_together():
     """All five that are there are needed; one may lie, so that nobody follows a single one."""
     setup = Setup(7, Tolerance(colluders=1, dropouts=2, liars=1))
