@@ -181,6 +181,7 @@ def test_budgets_do_not_depend_on_the_order_of_methods(tmp_path, monkeypatch):
     assert order == ["pdlrecover"]
 
 
+@pytest.mark.slow
 def test_absent_and_lying_peers_change_nothing(tmp_path):
     quiet = replace(SMALL, clear=False, colluders=2, liars=1, dropouts=4, methods=("pdlrecover",))
     first = run(quiet, tmp_path / "quiet")

@@ -480,6 +480,7 @@ def test_a_missing_or_foreign_head_file_is_refused(tmp_path):
 # Killed, cut off, full
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_whole_rounds_and_loses_none_that_it_reported(tmp_path):
     layout = VaultLayout(federation=bytes(32), run="r", peer=0, parameters=5000, blocks=2000)
     acknowledged = 0
@@ -571,6 +572,7 @@ def test_a_database_that_was_cut_off_is_refused_and_kills_nobody(tmp_path):
     assert verify(tmp_path, KEY, LAYOUT).sound
 
 
+@pytest.mark.slow
 def test_whatever_bits_flip_a_sound_history_reads_as_it_was_stored(tmp_path):
     filled(tmp_path, 3)
     path = tmp_path / "data.mdb"

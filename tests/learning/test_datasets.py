@@ -138,6 +138,7 @@ def test_no_har_at_all_is_one_sentence_with_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "mean"), [("mnist", 0.1307), ("fashion-mnist", 0.2860)])
+@pytest.mark.slow
 def test_the_published_images_have_their_known_size_and_mean(
     real_data: Path, name: str, mean: float
 ) -> None:
@@ -151,6 +152,7 @@ def test_the_published_images_have_their_known_size_and_mean(
 
 
 @pytest.mark.parametrize(("name", "shape"), [("har", (561,)), ("har-inertial", (9, 128))])
+@pytest.mark.slow
 def test_the_published_recordings_have_30_subjects(
     real_data: Path, name: str, shape: tuple[int, ...]
 ) -> None:

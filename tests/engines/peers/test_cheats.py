@@ -412,6 +412,7 @@ def test_false_answers_to_a_peer_that_was_away_are_not_taken(honest):
     assert lies == [0]
 
 
+@pytest.mark.slow
 def test_a_receipt_that_repeats_dealers_is_not_looked_at(honest):
     def change(recipient, data):
         body = codec.decode(data).body

@@ -83,6 +83,7 @@ def with_absences(t, dealers):
     return setup, network
 
 
+@pytest.mark.slow
 def test_a_stored_sum_over_too_few_kept_peers_is_not_opened():
     setup, network = with_absences(5, (0, 1, 2, 4))
     with pytest.raises(PlanError, match="a single other"):
@@ -127,6 +128,7 @@ def test_a_recovery_is_not_gone_on_with_by_software_that_asks_otherwise(changed)
     np.testing.assert_array_equal(again.driver.model, before)
 
 
+@pytest.mark.slow
 def test_retraining_works_where_only_the_last_rounds_and_the_first_are_kept(tmp_path):
     setup, rounds = Setup(6, TOLERANCE), 5
     code = setup.contribution(0).code

@@ -343,6 +343,7 @@ async def chunks_of(size, pause=0.0):
         await asyncio.sleep(pause)
 
 
+@pytest.mark.slow
 def test_one_peer_cannot_have_many_messages_read_at_once_nor_send_one_for_ever():
     async def story():
         limits = replace(QUICK, deadline=1.0, calls=4)

@@ -196,6 +196,7 @@ NEEDS_ALL = Tolerance(colluders=1, dropouts=1)
 
 
 @pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.slow
 def test_a_peer_that_has_opened_a_step_says_its_words_in_it_again(killed):
     """All of four kept peers are needed; what one sends the others in a step of dots is lost."""
     setup = Setup(5, NEEDS_ALL)
