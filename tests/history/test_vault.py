@@ -665,6 +665,7 @@ def test_room_that_the_file_has_already_needs_no_free_disk(tmp_path, monkeypatch
     with Vault(tmp_path, KEY, LAYOUT) as vault:
         vault.reserve(2 << 20)
         commit(vault)
+        assert len(vault) == 1
 
 
 def test_a_file_that_may_not_grow_stops_before_a_round_and_inside_of_one(tmp_path, monkeypatch):

@@ -206,10 +206,13 @@ def test_what_federate_cannot_read_is_named_with_its_file(place):
 
 
 def test_keys_are_not_overwritten(place):
+    key = place / "ash" / "identity" / "signing.key"
+    before = key.read_bytes()
     refused(
         run("peer", "init", str(place / "ash"), "--name", "ash", "--address", "127.0.0.1:7999"),
         "not empty",
     )
+    assert key.read_bytes() == before
 
 
 @pytest.mark.parametrize(

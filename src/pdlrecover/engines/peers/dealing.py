@@ -38,6 +38,7 @@ import numpy as np
 from pdlrecover.engines.peers.messages import Header
 from pdlrecover.errors import ShareError
 from pdlrecover.field import F61, Elements, Seeded, Source, lagrange_rows
+from pdlrecover.history.records import as_bytes
 from pdlrecover.sharing import Scheme, zero_masks
 
 CHECKS = 2
@@ -123,16 +124,11 @@ def new_seed() -> bytes:
 def _source(seed: bytes, slot: bytes, elements: Elements | None = None) -> Source:
     """Return the randomness of one dealing: another slot or vector never gets the same again."""
     told = hashlib.sha256(b"pdlrecover dealing randomness" + seed)
-    dealt = b"" if elements is None else _bytes_of(elements)
+    dealt = b"" if elements is None else as_bytes(elements)
     for part in (slot, dealt):
         told.update(len(part).to_bytes(8, "little"))
         told.update(part)
     return Seeded(told.hexdigest())
-
-
-def _bytes_of(values: Elements) -> memoryview:
-    """Return a list of elements as bytes, little-endian; copied only if they are not."""
-    return np.ascontiguousarray(values, dtype="<i8").view(np.uint8).data
 
 
 def _dealt(kind: Kind, rows: Elements, random: Elements, slot: bytes, source: Source) -> Dealt:
@@ -141,7 +137,7 @@ def _dealt(kind: Kind, rows: Elements, random: Elements, slot: bytes, source: So
         hashlib.sha512(slot + row.tobytes()).digest() for row in source.elements(len(rows), words)
     ]
     private = tuple(
-        b"".join((nonce, _bytes_of(row), _bytes_of(more)))
+        b"".join((nonce, as_bytes(row), as_bytes(more)))
         for nonce, row, more in zip(nonces, rows, random, strict=True)
     )
     commitments = b"".join(_commitment(part) for part in private)
