@@ -20,6 +20,7 @@ FLAGS = (
     *("--disable-background-networking", "--no-first-run", "--remote-debugging-pipe"),
 )
 PATIENCE = 60
+"""Seconds to wait for an answer."""
 AS_3_AND_4 = """
 import os, sys
 first, second = (os.dup(int(n)) for n in sys.argv[1:3])
@@ -30,7 +31,6 @@ os.dup2(second, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
 """Gives two pipes the numbers that Chromium expects, whatever numbers they have."""
-"""Seconds to wait for an answer."""
 
 
 def find():

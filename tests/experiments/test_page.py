@@ -193,8 +193,12 @@ def test_the_ledger_tells_sums_from_single_updates(page):
 def test_the_command_is_copied(page):
     for name in ("clipboard-write", "clipboard-read"):
         page.call("Browser.setPermission", permission={"name": name}, setting="granted")
-    assert page.run("(document.querySelector('.copy').click(), true)")
-    assert page.run("document.querySelector('.copy').textContent") == "Copied"
+    says = (
+        "new Promise(done => { const copy = document.querySelector('.copy');"
+        " new MutationObserver(() => done(copy.textContent)).observe(copy, {childList: true});"
+        " copy.click() })"
+    )
+    assert page.run(says) == "Copied"
     assert page.run("navigator.clipboard.readText()").startswith("pdlrecover simulate --dataset")
 
 
