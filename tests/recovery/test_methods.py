@@ -253,6 +253,16 @@ def test_auto_has_variants():
     assert fresh[-3:] == [57, 58, 59]
 
 
+def test_a_variant_of_auto_replays_with_another_damping():
+    ends = {}
+    for damping in ("0.1", "1"):
+        engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
+        settings = Settings(auto=AutoOptions(gate=1e9, drift_limit=1e9, guard_limit=60))
+        engine.drive(start(f"auto:damping={damping}", engine.run, settings))
+        ends[damping] = next(s.model for s in reversed(engine.steps()) if not s.exact)
+    assert np.abs(ends["0.1"] - ends["1"]).max() > 1e-3
+
+
 def test_a_variant_of_auto_retrains_for_a_share_of_the_rounds():
     engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
     settings = Settings(auto=AutoOptions(gate=0.0))

@@ -46,11 +46,13 @@ class AutoOptions:
     """The largest q with which the history is replayed."""
     schedule: Schedule = field(default_factory=lambda: Schedule(preparation=8, period=9, final=0))
     """Of the replay of an Adam run."""
+    damping: float = 0.25
+    """τ of the replay: the smaller, the less it remembers of the removed peers' data."""
     guard_limit: int = 12
     """How many rounds the guard may ask for before a replay is given up."""
     drift_limit: float = 0.6
     """How far the replay may drift before it is given up."""
-    polish: int = 22
+    polish: int = 27
     """Fresh Adam rounds after a replay."""
     polish_rate: float = 0.02
     retrain: float = 0.7
@@ -85,6 +87,7 @@ def auto(run: Original, batch_size: int, options: AutoOptions | None = None) -> 
         schedule=_fitted(run, options.schedule),
         open_pairs=options.open_pairs,
         block=5 if options.open_pairs else None,
+        metric_damping=options.damping,
         guard_limit=options.guard_limit,
         drift_limit=options.drift_limit,
     )

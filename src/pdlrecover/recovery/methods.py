@@ -24,9 +24,9 @@ from pdlrecover.recovery.retrain import retrain
 
 PLANNED = ("preparation", "period", "final", "buffer")
 """What a variant may change of a schedule."""
-OF_AUTO = ("polish", "polish_rate", "rescue", "retrain")
+OF_AUTO = ("damping", "polish", "polish_rate", "rescue", "retrain")
 """What else a variant of `auto` may change."""
-FRACTIONS = ("polish_rate", "rescue", "retrain")
+FRACTIONS = ("damping", "polish_rate", "rescue", "retrain")
 """What need not be whole."""
 
 

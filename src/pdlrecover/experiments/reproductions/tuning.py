@@ -14,14 +14,18 @@ from pdlrecover.experiments.scale import LEAVERS, Scale
 
 ATTACKS = ("backdoor", LEAVERS, "dba", "lie")
 VARIANTS = (
-    "auto:preparation=8+period=9+polish=22",
-    "auto:preparation=10+period=8+polish=24",
-    "auto:preparation=16+period=10+polish=24",
-    "auto:preparation=8+period=12+polish=30+rescue=0.5",
-    "auto:preparation=10+period=10+polish=28+rescue=0.5",
-    "auto:preparation=10+period=8+polish=24+polish_rate=0.03+rescue=0.5",
-    "auto:preparation=8+period=9+polish=28+rescue=0.55",
-    "auto:preparation=10+period=9+polish=26+rescue=0.5",
+    "auto:preparation=8+period=9+polish=22+damping=0.5",
+    "auto:preparation=10+period=8+polish=24+damping=0.5",
+    "auto:preparation=16+period=10+polish=24+damping=0.5",
+    "auto:preparation=8+period=12+polish=30+rescue=0.5+damping=0.5",
+    "auto:preparation=10+period=10+polish=28+rescue=0.5+damping=0.5",
+    "auto:preparation=10+period=8+polish=24+polish_rate=0.03+rescue=0.5+damping=0.5",
+    "auto:preparation=8+period=9+polish=28+rescue=0.55+damping=0.5",
+    "auto:preparation=10+period=9+polish=26+rescue=0.5+damping=0.5",
+    "auto:preparation=8+period=9+polish=27+damping=0.4",
+    "auto:preparation=8+period=9+polish=27+damping=0.35",
+    "auto:preparation=8+period=9+polish=27+damping=0.3",
+    "auto:preparation=8+period=9+polish=27+damping=0.25",
 )
 RIVALS = (0.6, 0.7)
 """Of accelerated retraining: rounds as shares of the run's."""
