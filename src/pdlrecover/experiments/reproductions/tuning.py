@@ -2,13 +2,16 @@
 
 A fifth of the training data is held out and plays the part of the test data, so nothing that is
 reported elsewhere was looked at. The originals are Adam runs with a backdoor, with leavers, and
-with two attacks from which a replay drifts away.
+with two attacks from which a replay drifts away. A variant holds by the promises of `judgement`,
+with as many exact rounds as the longest accelerated retraining here; with 0.7 of them after a
+backdoor and after leavers.
 """
 
 from pdlrecover.experiments.collection import Results, number
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
-from pdlrecover.experiments.reproductions.attacks import of_attack, rivals
+from pdlrecover.experiments.judgement import holds, word
+from pdlrecover.experiments.reproductions.attacks import EASY, EASY_SHARE, of_attack, rivals
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.scale import LEAVERS, Scale
 
@@ -38,6 +41,8 @@ COLUMNS = [
     "backdoor above retrain (points)",
     "remembered",
     "exact rounds",
+    "allowed",
+    "holds",
     "replayed",
 ]
 
@@ -58,10 +63,11 @@ def _cells(scale: Scale) -> list[Config]:
     ]
 
 
-def _row(of: Results, method: str, attack: str) -> list[Cell]:
+def _row(of: Results, method: str, attack: str, most: int) -> list[Cell]:
     gaps = [r["methods"][method]["accuracy"] - r["methods"]["retrain"]["accuracy"] for r in of]
     above = of.mean(method, "attack_success_above_retrain")
     replayed = sum("directions" in r["methods"][method]["opened"] for r in of)
+    allowed = EASY_SHARE * most if attack in EASY and method.startswith("auto") else most
     return [
         of[0]["config"]["dataset"],
         attack,
@@ -71,18 +77,22 @@ def _row(of: Results, method: str, attack: str) -> list[Cell]:
         None if above is None else round(100 * above.value, 1),
         number(of.mean(method, "remembered")),
         number(of.mean(method, "exact_rounds"), 1),
+        round(allowed),
+        word(holds(of, method, allowed, left=attack == LEAVERS)),
         f"{replayed} of {len(of)}" if method.startswith("auto") else None,
     ]
 
 
 def _document(scale: Scale, results: Results) -> Document:
-    rows: list[list[Cell]] = []
-    for dataset in scale.datasets:
-        for attack in ATTACKS:
-            of = of_attack(results.where(dataset=dataset), attack)
-            rows += [
-                _row(of, method, attack) for method in (*VARIANTS, *rivals(scale, RIVALS).values())
-            ]
+    others = rivals(scale, RIVALS)
+    rows = [
+        _row(of_attack(results.where(dataset=dataset), attack), method, attack, max(others))
+        for dataset in scale.datasets
+        for attack in ATTACKS
+        for method in (*VARIANTS, *others.values())
+    ]
+    missed = {row[2] for row in rows if row[COLUMNS.index("holds")] != "yes"}
+    kept = ", ".join(variant for variant in VARIANTS if variant not in missed)
     table = Table(
         title="Variants of auto after Adam, on validation data",
         columns=COLUMNS,
@@ -93,8 +103,8 @@ def _document(scale: Scale, results: Results) -> Document:
         name="tuning",
         title="How the constants of auto were chosen",
         summary=[
-            f"Variants of auto after Adam on validation data, over {len(scale.seeds)} seeds: the "
-            "fewest exact rounds that stay within half a point of retraining."
+            f"Variants of auto after Adam on validation data, over {len(scale.seeds)} seeds. "
+            f"In all of {len(scale.datasets) * len(ATTACKS)} cells hold: {kept or 'none'}."
         ],
         tables=[table],
     )
