@@ -42,7 +42,7 @@ class AutoOptions:
     """Of the replay of a run with tiny minibatches."""
     tiny_rescue: int = 80
     """Fresh Adam rounds after such a replay that was given up."""
-    gate: float = 0.5
+    gate: float = 0.35
     """The largest q with which the history is replayed."""
     schedule: Schedule = field(default_factory=lambda: Schedule(preparation=8, period=9, final=0))
     """Of the replay of an Adam run."""
