@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")))
 DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "har": "HAR"}
+TYPICAL = 40
+"""Attackers in what is shown here."""
 
 
 def sharing() -> list[str]:
@@ -84,6 +86,76 @@ def _processor(size: dict[str, Any]) -> str:
     return f"{1000 * sum(size['work']['FreshSum'].values()):.0f}"
 
 
+def methods() -> list[str]:
+    """Return every method on the three datasets, from Table III's document."""
+    table = document_table("table-3")
+    names = " | ".join(DATASETS.values())
+    rows = [f"| method | {names} | exact rounds of 1000 |", "|---" * (len(DATASETS) + 2) + "|"]
+    for method in dict.fromkeys(row["method"] for row in table):
+        of = {row["dataset"]: row for row in table if row["method"] == method}
+        cells = [f"{_short(of[d], 'accuracy (%)')} / {_short(of[d], 'backdoor (%)')}" for d in of]
+        exact = sorted({round(row["exact rounds"]) for row in of.values()})
+        spent = f"{exact[0]}–{exact[-1]}" if len(exact) > 1 else str(exact[0])
+        mark = " *" if "yes" in {row["opens single updates"] for row in of.values()} else ""
+        rows.append(f"| {method}{mark} | {' | '.join(cells)} | {spent} |")
+    return [
+        *rows,
+        f"| *time of pdlrecover / retrain* | {' | '.join(map(_ratio, DATASETS))} | |",
+        "",
+        "Accuracy / backdoor success in %, mean over 3 seeds, in the clear (the same numbers as on "
+        "shares). Those with * need every peer's own update and are refused on shares. Time: "
+        "in the clear, then with shares on. `pdlrecover reproduce table-3`, `reproduce table-1`.",
+    ]
+
+
+def _ratio(dataset: str) -> str:
+    """Return PDLRecover's time over retraining's for 40 attackers: clear, and on shares."""
+    table = [r for r in document_table("table-1") if r["dataset"] == dataset and r["m"] == TYPICAL]
+    of = {mode: [r["ratio"] for r in table if r["mode"] == mode] for mode in ("clear", "shares")}
+    return ", ".join(f"{sum(found) / len(found):.2f}" for found in of.values())
+
+
+def adam() -> list[str]:
+    """Return `auto` and accelerated retraining after Adam, where history should pay."""
+    table = [r for r in document_table("attacks") if r["optimizer"] == "adam"]
+    rows = [
+        "| removed | method | " + " | ".join(DATASETS.values()) + " |",
+        "|---" * (len(DATASETS) + 2) + "|",
+    ]
+    chosen = [
+        name
+        for name in dict.fromkeys(row["method"] for row in table)
+        if name == "auto" or name.startswith("accelerated-retrain")
+    ]
+    for attack in ("backdoor", "leavers"):
+        for method in chosen:
+            found = [r for r in table if (r["attack"], r["method"]) == (attack, method)]
+            cells = " | ".join(_effort(row) for row in found)
+            rows.append(f"| {attack} | {method} | {cells} |")
+    return [
+        *rows,
+        "",
+        "Accuracy minus retraining's in points / remembered (1 the original, 0 retraining) / exact "
+        "rounds of 100; mean over 3 seeds. `pdlrecover reproduce attacks`.",
+    ]
+
+
+def _effort(row: dict[str, Any]) -> str:
+    gap = row["minus retrain (points)"]
+    return f"{gap:+.2f} / {row['remembered']:.2f} / {row['exact rounds']:g}"
+
+
+def document_table(name: str) -> list[dict[str, Any]]:
+    """Return the rows of a document's first table, by column."""
+    table = read(f"reproductions/{name}.json")["tables"][0]
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def _short(row: dict[str, Any], column: str) -> str:
+    """Return a mean without its spread."""
+    return "–" if row[column] is None else str(row[column]).split(" ±")[0]
+
+
 def backdoor() -> list[str]:
     """Return every method on the three datasets, under a backdoor of 40 of 200 peers."""
     return [
@@ -152,6 +224,8 @@ def _by_method(mode: str) -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "sharing": sharing,
     "peers": peers,
+    "methods": methods,
+    "adam": adam,
     "backdoor": backdoor,
     "shares": shares,
 }

@@ -1,11 +1,14 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments import cells
 from pdlrecover.experiments.cells import key_of, run_cells
 from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.run import run
 
 TINY = Config(
     peers=8,
@@ -44,6 +47,59 @@ def test_cells_run_once_and_broken_entries_again(tmp_path, monkeypatch):
         place.write_text(damage)
         again, before = run_cells([TINY], tmp_path)[0]["methods"], first[0]["methods"]
         assert again["retrain"]["accuracy"] == before["retrain"]["accuracy"]
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_stops_no_other(tmp_path):
+    lacking = replace(TINY, dataset="mnist")
+    with pytest.raises(PlanError, match=r"1 of 2 runs failed, the others are kept: .*mnist, sgd"):
+        run_cells([lacking, TINY], tmp_path, data_dir=tmp_path)
+    lost, found = cells.cached([lacking, TINY], tmp_path)
+    assert lost is None
+    assert found["complete"]
+
+
+def test_a_run_that_fails_loses_nothing(tmp_path, monkeypatch):
+    def failing(*args, **more):
+        raise PlanError("the Hessian is not positive")
+
+    kept = tmp_path / "cell" / "result.json"
+    kept.parent.mkdir()
+    kept.write_text("{}")
+    monkeypatch.setattr(cells, "run", failing)
+    with pytest.raises(PlanError, match="not positive"):
+        cells._run_one(TINY, kept.parent, None)
+    assert kept.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (HistoryError("round 3 is damaged"), True),
+        (ValueError("no array"), True),
+        (FileNotFoundError(2, "no model"), True),
+        (OSError(28, "no space left"), False),
+        (PlanError("it did not come to its optimum"), False),
+    ],
+)
+def test_only_damage_is_thrown_away(error, expected):
+    assert cells._is_damage(error) is expected
+    full = HistoryError("round 3 could not be written")
+    full.__cause__ = OSError(28, "no space left")
+    assert not cells._is_damage(full)
+
+
+@pytest.mark.slow
+def test_a_second_command_waits_for_a_cell_that_the_first_is_at(tmp_path):
+    place = tmp_path / key_of(TINY)
+    with ThreadPoolExecutor(1) as pool:
+        with cells._alone(place):
+            second = pool.submit(cells._run_one, TINY, place, None)
+            with pytest.raises(TimeoutError):
+                second.result(timeout=1)
+            assert not place.exists()
+            first = run(TINY, place)
+        assert second.result() == json.loads(json.dumps(first))
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from pdlrecover.experiments.reproductions.attacks import needed, rivals
 from pdlrecover.experiments.reproductions.frontier import modelled_seconds
 from pdlrecover.experiments.scale import ATTACKS, FULL, QUICK, Scale
 
+MEASURED = ("retrain (s)", "accuracy (%)", "PDLRecover (%)", "openings")
+"""One of these every table has, and every row has a value of it."""
 TINY = Scale(
     name="quick",
     datasets=("digits",),
@@ -51,7 +53,15 @@ def test_full_experiments_are_what_was_promised():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["table-1", "table-3", "figure-leaver-count", "figure-rounds", "suspects", "ledger"],
+    [
+        "table-1",
+        "table-3",
+        "figure-leaver-curves",
+        "figure-malicious-count",
+        "figure-rounds",
+        "suspects",
+        "ledger",
+    ],
 )
 def test_documents_are_made_of_results(name, tmp_path):
     one = REPRODUCTIONS[name]
@@ -63,19 +73,45 @@ def test_documents_are_made_of_results(name, tmp_path):
     for part in (*document.figures, *document.tables):
         assert part.command == f"pdlrecover reproduce {name} --quick"
     for table in document.tables:
-        assert all(any(cell is not None for cell in row[2:]) for row in table.rows)
+        assert table.rows
+        place = next(i for i, c in enumerate(table.columns) if c in MEASURED)
+        assert all(row[place] is not None for row in table.rows)
     for figure in document.figures:
         assert any(y is not None for series in figure.series for y in series.y)
     assert Document.from_record(json.loads(json.dumps(document.record()))) == document
 
 
-def entry(accuracy, success, exact, remembered=None):
+def entry(accuracy, success, exact, remembered=0.0):
+    """Return what a record has of a method that remembers this share of the removed data."""
     return {
         "accuracy": accuracy,
+        "attack_success": success,
         "attack_success_above_retrain": success,
         "exact_rounds": exact,
-        "remembered": remembered,
+        "gradient_evaluations": 160 * exact,
+        "held_out_loss": 1.0,
+        "removed_loss": 1.0 - 0.05 * remembered,
+        "seconds": {"processor": float(exact)},
+        "opened": {},
+        "commit": "abc",
     }
+
+
+def cell(seed=0, *, left=False, optimizer="adam", dataset="mnist", **methods):
+    """Return the record of a run whose original remembers everything, and retraining nothing."""
+    rounds = 100 if optimizer == "adam" else 1000
+    known = {
+        "poisoned": entry(0.9, None if left else 0.9, rounds, 1.0),
+        "retrain": entry(0.9, None if left else 0.0, rounds),
+    }
+    who = {"malicious": 0, "leavers": 40} if left else {"malicious": 40, "leavers": 0}
+    config = scale_config(dataset, optimizer, seed) | who
+    versions = {"python": "3.11"}
+    return {"config": config, "seed": seed, "versions": versions, "methods": known | methods}
+
+
+def scale_config(dataset, optimizer, seed):
+    return FULL.config(dataset, seed, optimizer=optimizer).record()
 
 
 @pytest.mark.parametrize(
@@ -88,31 +124,106 @@ def entry(accuracy, success, exact, remembered=None):
         (entry(0.90, None, 80, 0.2), True, True),
         (entry(0.90, None, 80, 0.4), True, False),
         (entry(0.90, None, 80, 0.4), False, True),
+        (entry(0.90, 0.01, 80) | {"diverged": "it grew"}, False, False),
     ],
 )
 def test_a_cell_holds_by_every_measure_or_not_at_all(ours, left, expected):
-    record = {"config": {}, "methods": {"auto": ours, "retrain": entry(0.90, 0.0, 1000)}}
-    assert holds(Results([record]), "auto", 100, left=left) is expected
-    assert holds(Results([record]), "absent", 100, left=left) is None
+    of = Results([cell(left=left, auto=ours)])
+    assert holds(of, "auto", 100, left=left) is expected
+    assert holds(of, "absent", 100, left=left) is None
+
+
+def test_what_is_remembered_is_measured_over_all_seeds_together():
+    first = cell(0, auto=entry(0.9, None, 40, 0.1))
+    second = cell(1, auto=entry(0.9, None, 40, 0.5))
+    found = Results([first, second]).remembered("auto")
+    assert (found.value, found.count) == (pytest.approx(0.3), 2)
+    assert found.spread == pytest.approx(0.2828, abs=1e-3)
+    second["methods"]["poisoned"]["removed_loss"] = 0.99  # hardly remembers: counts for little
+    assert Results([first, second]).remembered("auto").value == pytest.approx(0.03 / 0.06)
+    first["methods"]["poisoned"]["removed_loss"] = 0.99
+    assert Results([first, second]).remembered("auto") is None
+    del second["methods"]["auto"]
+    assert Results([cell(0, auto=entry(0.9, None, 40)), second]).remembered("auto") is None
+
+
+def rival(least, exact=None):
+    """Return accelerated retraining that is good with at least so many rounds."""
+    return {name: entry(0.90 if k >= least else 0.80, 0.0, k) for k, name in rivals(FULL).items()}
 
 
 def test_what_the_rival_needs_is_what_holds_in_every_cell():
-    def cell(least):
-        entries = {
-            name: entry(0.90 if k >= least else 0.80, 0.0, k) for k, name in rivals(FULL).items()
-        }
-        methods = {"retrain": entry(0.90, 0.0, 100), **entries}
-        return Results([{"config": {"leavers": 0}, "methods": methods}])
+    def of(least):
+        return Results([cell(**rival(least))])
 
-    assert needed(FULL, [cell(50)]) == 50
-    assert needed(FULL, [cell(50), cell(65)]) == 70
-    assert needed(FULL, [cell(50), cell(99)]) is None
+    assert needed(FULL, [of(50)]) == 50
+    assert needed(FULL, [of(50), of(65)]) == 70
+    assert needed(FULL, [of(50), of(99)]) is None
+
+
+def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
+    easy = cell(**rival(50), auto=entry(0.90, 0.0, 45))
+    hard = cell(dataset="har", **rival(65), auto=entry(0.90, 0.0, 45))
+    waiting = cell(left=True, **rival(99), auto=entry(0.90, None, 45, 0.9))
+    waiting["config"] |= {"attack": "bad-unlearn", "undetected": 20, "leavers": 20}
+    document = REPRODUCTIONS["attacks"].document(FULL, Results([easy, hard, waiting]))
+    table = document.tables[0]
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    ours = {row["dataset"] + row["attack"]: row for row in rows if row["method"] == "auto"}
+    verdicts = {
+        key: (row["allowed"], row["holds"], row["allowed by the need here"], row["holds by it"])
+        for key, row in ours.items()
+    }
+    assert verdicts == {
+        "mnistbackdoor": (49, "yes", 35, "no"),
+        "harbackdoor": (49, "yes", 49, "yes"),
+        "mnistbad-unlearn": (70, "no", 100, "no"),
+    }
+    assert "auto after adam: holds in 2 of 3 cells." in document.summary
+    assert "auto after adam, by the need here: holds in 1 of 3 cells." in document.summary
+
+
+def test_the_cheapest_plan_is_one_that_keeps_the_promises():
+    plans = {
+        "auto": entry(0.90, 0.0, 45),
+        "historical": entry(0.90, 0.021, 0),
+        "fine-tune-k:rounds=5": entry(0.8949, 0.0, 5),
+        "certified-removal": entry(0.90, 0.0, 1),
+        "retrain-k:rounds=5": entry(0.90, 0.0, 2) | {"diverged": "it grew"},
+        "accelerated-retrain:rounds=50": entry(0.90, 0.0, 50),
+    }
+    document = REPRODUCTIONS["frontier"].document(FULL, Results([cell(**plans)]))
+    (said,) = [line for line in document.summary if line.startswith("mnist, Adam, backdoor")]
+    assert said.endswith("auto needs the least, 45.0 exact rounds (of accelerated-retrain: 50.0).")
+    rows = {row[3]: row for row in document.tables[0].rows}
+    assert rows["retrain-k:rounds=5"][4] == "90.0 (diverged in 1 of 1)"
+    points = {s.name: s.labels for s in document.figures[0].series}
+    assert points["accelerated-retrain"] == ["rounds=50"]
+
+
+def test_no_plan_is_called_cheap_where_forgetting_cannot_be_measured():
+    record = cell(left=True, historical=entry(0.9, None, 0))
+    record["methods"]["poisoned"]["removed_loss"] = 0.999
+    document = REPRODUCTIONS["frontier"].document(FULL, Results([record]))
+    assert document.summary[-1] == (
+        "mnist, Adam, leavers: the original remembers too little for forgetting to be measured."
+    )
+
+
+def test_promises_are_for_runs_of_the_papers_length():
+    record = cell(optimizer="sgd", pdlrecover=entry(0.9, 0.0, 160))
+    full, quick = (
+        REPRODUCTIONS["table-1"].document(scale, Results([record])) for scale in (FULL, QUICK)
+    )
+    assert full.tables[0].rows[0][-1] == "no"
+    assert quick.tables[0].rows[0][-1] is None
+    assert "0 of 1 runs keep to what is promised" in full.summary[-1]
 
 
 def test_modelled_time_counts_exact_rounds_and_openings_of_vectors():
     opened = {"directions": {"openings": 10}, "dot products": {"openings": 99}}
     entry = {"gradient_evaluations": 40, "opened": opened}
-    assert modelled_seconds(entry, kept=8) == pytest.approx(0.3 + 0.15 + 0.01)
+    assert modelled_seconds(entry, peers=8) == pytest.approx(0.3 + 0.15 + 0.01)
 
 
 def test_means_and_spreads_are_over_the_records_that_have_a_value():

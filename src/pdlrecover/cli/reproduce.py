@@ -3,7 +3,6 @@
 import json
 import os
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +13,14 @@ from rich.table import Table as Grid
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.errors import PlanError
-from pdlrecover.experiments.cells import Status, run_cells
+from pdlrecover.experiments.cells import Status, Watcher, cached, run_cells
 from pdlrecover.experiments.collection import Results, origin
-from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Document, Table
 from pdlrecover.experiments.report import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.run import Record
-from pdlrecover.experiments.scale import FULL, QUICK
+from pdlrecover.experiments.runs import add_runs
+from pdlrecover.experiments.scale import FULL, QUICK, Scale
 
 ALL = "all"
 SHOWN_ROWS = 40
@@ -44,7 +43,10 @@ def reproduce(
 ) -> None:
     """Reproduce a table or figure of the paper, or one of ours, by its name.
 
-    The full versions take hours. Interrupt them as you like: what is done is not done again.
+    The full versions take hours. Interrupt them as you like: what is done is not done again, and
+    what is complete is written.
+
+    Example: pdlrecover reproduce table-3 --data-dir data
     """
     if name != ALL and name not in REPRODUCTIONS:
         known = ", ".join([ALL, *REPRODUCTIONS])
@@ -54,42 +56,50 @@ def reproduce(
     folder = out or Path("out") / (f"{name}-quick" if quick else name)
     console = Console()
     cells = {each: REPRODUCTIONS[each].cells(scale) for each in names}
-    try:
-        with Live(console=console, transient=True) as live:
-            records = _run(name, cells, live, cache=cache, data_dir=data_dir, workers=workers)
-            documents = []
-            for each, found in records.items():
-                live.update(f"{each}: putting it together")
-                document = REPRODUCTIONS[each].document(scale, Results(found))
-                documents.append(replace(document, note=origin(found)))
-                _write(documents[-1], folder)
-    except KeyboardInterrupt:
-        console.print("\ninterrupted; the same command goes on from what is done")
-        raise typer.Exit(INTERRUPTED) from None
+    every = [cell for some in cells.values() for cell in some]
+    stopped: KeyboardInterrupt | PlanError | None = None
+    documents: list[Document] = []
+    with Live(console=console, transient=True) as live:
+        try:
+            watcher = _watcher(name, live)
+            run_cells(every, cache, data_dir=data_dir, watcher=watcher, workers=workers)
+        except (KeyboardInterrupt, PlanError) as error:
+            stopped = error
+        for each, some in cells.items():
+            live.update(f"{each}: putting it together")
+            found = [record for record in cached(some, cache) if record is not None]
+            if len(found) == len(some) and (some or not stopped):
+                documents.append(_documented(each, scale, found, folder))
     for document in documents:
         _print(document, console)
-    page = write_report(documents, folder / "report.html")
-    console.print(f"Page: {page}", soft_wrap=True, markup=False, highlight=False)
+    if documents:
+        page = write_report(documents, folder / "report.html")
+        console.print(f"Page: {page}", soft_wrap=True, markup=False, highlight=False)
+    if isinstance(stopped, KeyboardInterrupt):
+        console.print("\ninterrupted; the same command goes on from what is done")
+        raise typer.Exit(INTERRUPTED)
+    if stopped:
+        raise stopped
 
 
-def _run(
-    name: str,
-    cells: dict[str, list[Config]],
-    live: Live,
-    *,
-    cache: Path,
-    data_dir: Path | None,
-    workers: int | None,
-) -> dict[str, list[Record]]:
-    """Run all cells at once, so that those which several have in common are run once."""
+def _watcher(name: str, live: Live) -> Watcher:
+    """Return what shows how far the runs are: all at once, so that common ones are run once."""
 
     def watch(status: Status) -> None:
         lines = [f"{name}: {status.total - status.done} runs to go", *status.running]
         live.update("\n  ".join(lines[: 2 + (os.cpu_count() or 1)]))
 
-    every = [cell for some in cells.values() for cell in some]
-    records = iter(run_cells(every, cache, data_dir=data_dir, watcher=watch, workers=workers))
-    return {each: list(islice(records, len(some))) for each, some in cells.items()}
+    return watch
+
+
+def _documented(name: str, scale: Scale, records: list[Record], folder: Path) -> Document:
+    """Make a document of its runs, and write both down."""
+    document = REPRODUCTIONS[name].document(scale, Results(records))
+    document = replace(document, note=document.note or origin(records))
+    _write(document, folder)
+    if records:
+        add_runs(records, folder)
+    return document
 
 
 def _write(document: Document, folder: Path) -> None:

@@ -7,7 +7,9 @@ Rules:
   again when either has changed, and more methods can be added to one that is there.
 - A cache belongs to one data folder: what the files contain is not looked at.
 - An entry that cannot be read, is of another config, or is not complete is not trusted: it is run
-  again, or goes on where it was.
+  again, or goes on where it was. Anything else that fails, a full disk or a method that cannot be
+  run, deletes nothing; the other cells are run, and then what failed is said.
+- Of two commands with one cache, the second waits for a cell that the first is at.
 - Retraining knows nothing of the attack: it computes with the kept peers, from the first model.
   So where an attack without a trigger is removed, what the same removal of honest leavers has
   found is copied; the entry says so in `borrowed_from`.
@@ -15,6 +17,7 @@ Rules:
   the times of methods within one cell can be compared.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -22,6 +25,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache as remembered
 from importlib.metadata import version
@@ -29,7 +33,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pdlrecover
-from pdlrecover.errors import HistoryError
+from pdlrecover.errors import HistoryError, LocalError, PlanError
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.run import Record, begin, run
 from pdlrecover.experiments.scale import TARGETED
@@ -68,17 +72,20 @@ def run_cells(
     workers: int | None = None,
 ) -> list[Record]:
     """Return the results of all configs, in their order; run what is not in the cache yet."""
-    wanted = _merged(configs)
-    found = {key: _cached(config, folder / key) for key, config in wanted.items()}
-    missing = [key for key, result in found.items() if result is None]
+    missing = {
+        key: config
+        for key, config in _merged(configs).items()
+        if _cached(config, folder / key) is None
+    }
     if missing:
         count = min(len(missing), workers or len(os.sched_getaffinity(0)))
-        for key, result in _run_missing(
-            {key: wanted[key] for key in missing}, folder, data_dir, count, watcher
-        ):
-            found[key] = result
-    results = [found[key_of(config)] for config in configs]
-    return [result for result in results if result is not None]
+        _run_missing(missing, folder, data_dir, count, watcher)
+    return [result for result in cached(configs, folder) if result is not None]
+
+
+def cached(configs: Sequence[Config], folder: Path) -> list[Record | None]:
+    """Return what is in the cache of these configs; None where a run is missing or not done."""
+    return [_cached(config, folder / key_of(config)) for config in configs]
 
 
 def key_of(config: Config) -> str:
@@ -137,13 +144,11 @@ def _run_missing(
     data_dir: Path | None,
     workers: int,
     watcher: Watcher | None,
-) -> Iterator[tuple[str, Record]]:
-    """Run cells in processes of their own, and yield results as they come.
-
-    Those that can lend come first, then the longest.
-    """
+) -> None:
+    """Run cells in processes of their own: those that can lend come first, then the longest."""
     folder.mkdir(parents=True, exist_ok=True)
     total, done = len(cells), 0
+    failed: dict[str, list[str]] = {}
     ordered = sorted(cells, key=lambda key: (_lender(cells[key]) is not None, -_effort(cells[key])))
     with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
         futures: dict[Future[Record], str] = {
@@ -154,14 +159,26 @@ def _run_missing(
             while pending:
                 finished, pending = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
                 for future in finished:
-                    yield futures[future], future.result()
                     done += 1
+                    try:
+                        future.result()
+                    except (LocalError, OSError) as error:
+                        failed.setdefault(str(error), []).append(_words(cells[futures[future]]))
                 if watcher:
                     running = _running(folder / key for f, key in futures.items() if f in pending)
                     watcher(Status(done=done, total=total, running=tuple(running)))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    if failed:
+        count = sum(map(len, failed.values()))
+        said = "; ".join(f"{error} ({who[0]})" for error, who in failed.items())
+        raise PlanError(f"{count} of {total} runs failed, the others are kept: {said}")
+
+
+def _words(config: Config) -> str:
+    who = config.attack if config.attackers else "leavers"
+    return f"{config.dataset}, {config.optimizer}, {who}, seed {config.seed}"
 
 
 def _effort(config: Config) -> int:
@@ -177,15 +194,36 @@ def _one_thread() -> None:
 
 def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
     """Run one cell; what is there and cannot be gone on with is thrown away."""
-    progress = _Note(place / "progress")
-    try:
-        _borrow(config, place)
-        result = run(config, place, data_dir=data_dir, progress=progress)
-    except (HistoryError, OSError, ValueError, KeyError, TypeError):
-        shutil.rmtree(place, ignore_errors=True)
-        result = run(config, place, data_dir=data_dir, progress=progress)
-    progress.path.unlink(missing_ok=True)
-    return result
+    with _alone(place):
+        if (found := _cached(config, place)) is not None:
+            return found
+        progress = _Note(place / "progress")
+        try:
+            _borrow(config, place)
+            result = run(config, place, data_dir=data_dir, progress=progress)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if not _is_damage(error):
+                raise
+            shutil.rmtree(place, ignore_errors=True)
+            result = run(config, place, data_dir=data_dir, progress=progress)
+        progress.path.unlink(missing_ok=True)
+        return result
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Wait until no other process is at this cell."""
+    with place.with_name(f"{place.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _is_damage(error: Exception) -> bool:
+    """Say whether what is stored is to blame: neither the disk nor what was asked for."""
+    cause = error.__cause__ or error
+    if isinstance(cause, OSError):
+        return isinstance(cause, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+    return isinstance(error, HistoryError) or not isinstance(error, LocalError)
 
 
 def _lender(config: Config) -> Config | None:

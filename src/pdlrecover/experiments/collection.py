@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdlrecover.experiments.document import Series
-from pdlrecover.experiments.run import Record
+from pdlrecover.experiments.forgetting import UNSCORED
+from pdlrecover.experiments.run import POISONED, Record
+
+TELLING = 0.02
+"""The least that the original must remember on average, in nats, for a share of it to tell
+anything: models that never saw the removed data differ from retraining by half of that."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,14 @@ class Mean:
     value: float
     spread: float
     count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Mean | None":
+        """Return the mean of some numbers, None of none."""
+        if not values:
+            return None
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        return cls(value=statistics.fmean(values), spread=spread, count=len(values))
 
     def percent(self) -> str:
         """Return it in percent for a table."""
@@ -56,10 +69,37 @@ class Results(Sequence[Record]):
                 found = None if found is None else found.get(key)
             if found is not None and math.isfinite(found):
                 values.append(float(found))
-        if not values:
+        return Mean.of(values)
+
+    def accuracy(self, method: str) -> str | None:
+        """Return a method's accuracy for a table, which says if it diverged."""
+        found = percent(self.mean(method, "accuracy"))
+        lost = sum("diverged" in r["methods"].get(method, {}) for r in self)
+        return f"{found} (diverged in {lost} of {len(self)})" if lost else found
+
+    def remembered(self, method: str) -> Mean | None:
+        """Return the share of the removed data that a method remembers: the original 1, retrain 0.
+
+        It is mean(gap − gap of retrain) / mean(gap of the original − gap of retrain) over these
+        records: a mean of ratios would be ruled by those in which the original hardly remembers.
+        None if any record has no value, or if the original remembers too little.
+        """
+        if method.split(":")[0] in UNSCORED:
             return None
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        return Mean(value=statistics.fmean(values), spread=spread, count=len(values))
+        names = (method, POISONED, "retrain")
+        found = [[_gap(record["methods"].get(name)) for name in names] for record in self]
+        gaps = [[gap for gap in each if gap is not None] for each in found]
+        if not gaps or any(len(each) < len(names) for each in gaps):
+            return None
+        scale = statistics.fmean(original - retrain for _, original, retrain in gaps)
+        if scale < TELLING:
+            return None
+        return Mean.of([(ours - retrain) / scale for ours, _, retrain in gaps])
+
+    def exact_rounds(self, method: str) -> Mean | None:
+        """Return how many rounds' worth of gradients the kept peers have computed."""
+        entries = [(r["methods"].get(method), kept(r["config"])) for r in self]
+        return Mean.of([work(entry, peers) for entry, peers in entries if entry is not None])
 
     def curve(self, method: str, key: str = "accuracy") -> Series | None:
         """Return a method's curve over the rounds that all these records have, in percent."""
@@ -76,6 +116,33 @@ class Results(Sequence[Record]):
             y=[statistics.fmean(column) for column in columns],
             spread=[statistics.stdev(c) if len(c) > 1 else 0.0 for c in columns],
         )
+
+
+def work(entry: Record, peers: int) -> float:
+    """Return a method's gradient evaluations as rounds of so many kept peers."""
+    return float(entry["gradient_evaluations"]) / peers
+
+
+def kept(config: Record) -> int:
+    """Return how many peers were not removed."""
+    removed = sum(config.get(who, 0) for who in ("malicious", "accused", "leavers"))
+    return int(config["peers"] - removed)
+
+
+def _gap(entry: Record | None) -> float | None:
+    """Return the loss on held-out data minus that on the removed peers' data."""
+    lost, found = ((entry or {}).get(key) for key in ("removed_loss", "held_out_loss"))
+    return None if lost is None or found is None else float(found - lost)
+
+
+def line(name: str, xs: Sequence[float], means: Sequence[Mean | None]) -> Series:
+    """Return means of rates as a line, in percent."""
+    return Series(
+        name=name,
+        x=list(xs),
+        y=[None if m is None else 100 * m.value for m in means],
+        spread=[None if m is None else 100 * m.spread for m in means],
+    )
 
 
 def percent(mean: Mean | None) -> str | None:

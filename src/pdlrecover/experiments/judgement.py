@@ -3,9 +3,10 @@
 Over the seeds of one setting: the mean accuracy at most half a point below retraining's, the
 backdoor's mean success at most two points above retraining's, and no more exact rounds than are
 allowed. Where honest peers left, what is remembered must be at most 0.3, if it can be measured.
+A method that diverged with any seed keeps nothing.
 """
 
-from pdlrecover.experiments.collection import Results
+from pdlrecover.experiments.collection import Mean, Results
 
 ACCURACY_MARGIN = 0.005
 BACKDOOR_MARGIN = 0.02
@@ -22,33 +23,42 @@ def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | Non
     if any("diverged" in entry for entry in entries):
         return False
     exact, lost = of.mean(method, "exact_rounds"), gap(of, method)
-    above = of.mean(method, "attack_success_above_retrain")
-    kept = of.mean(method, "remembered") if left else None
+    more = above(of, method)
+    kept = of.remembered(method) if left else None
     return (
         exact is not None
         and lost is not None
-        and lost >= -ACCURACY_MARGIN
-        and (above is None or above.value <= BACKDOOR_MARGIN)
+        and lost.value >= -ACCURACY_MARGIN
+        and (more is None or more.value <= BACKDOOR_MARGIN)
         and exact.value <= allowed
         and (kept is None or kept.value <= REMEMBERED)
     )
 
 
-def gap(of: Results, method: str) -> float | None:
-    """Return the mean accuracy above retraining's."""
-    ours, theirs = of.mean(method, "accuracy"), of.mean("retrain", "accuracy")
-    return None if ours is None or theirs is None else ours.value - theirs.value
+def gaps(of: Results, method: str) -> list[float]:
+    """Return the accuracy above retraining's, for each seed."""
+    methods = [record["methods"] for record in of]
+    return [
+        m[method]["accuracy"] - m["retrain"]["accuracy"]
+        for m in methods
+        if {method, "retrain"} <= set(m)
+    ]
 
 
-def worst(of: Results, method: str, key: str) -> float | None:
-    """Return the largest value of a method over the seeds."""
-    values = [record["methods"].get(method, {}).get(key) for record in of]
-    return max((value for value in values if value is not None), default=None)
+def gap(of: Results, method: str) -> Mean | None:
+    """Return the mean accuracy above retraining's, with the spread of the differences."""
+    return Mean.of(gaps(of, method))
 
 
-def points(rate: float | None, digits: int = 2) -> float | None:
+def above(of: Results, method: str) -> Mean | None:
+    """Return the backdoor's success above retraining's."""
+    return of.mean(method, "attack_success_above_retrain")
+
+
+def points(rate: Mean | float | None, digits: int = 2) -> float | None:
     """Return a difference of rates in points."""
-    return None if rate is None else round(100 * rate, digits)
+    value = rate.value if isinstance(rate, Mean) else rate
+    return None if value is None else round(100 * value, digits)
 
 
 def word(verdict: bool | None) -> str | None:

@@ -39,6 +39,11 @@ class Scale:
     adam_plan: dict[str, int] = field(default_factory=dict)
 
     @property
+    def promised(self) -> bool:
+        """Whether the runs are as long as those that promises are about."""
+        return self.name == "full"
+
+    @property
     def flags(self) -> str:
         """What the command line needs for this scale."""
         return " --quick" if self.name == "quick" else ""

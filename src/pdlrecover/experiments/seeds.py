@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pdlrecover.experiments.collection import kept
 from pdlrecover.experiments.run import POISONED, Record
 
 Number = float | int | None
@@ -41,14 +42,12 @@ class Runs:
     @property
     def kept(self) -> int:
         """How many peers were not removed."""
-        return int(self.config["peers"]) - self.removed
+        return kept(self.config)
 
     @property
     def removed(self) -> int:
         """How many peers were removed."""
-        get = self.config.get
-        attackers = get("malicious", 0) + get("accused", 0)
-        return int(attackers or get("leavers", 0))
+        return int(self.config["peers"]) - self.kept
 
     def values(self, method: str, *path: str) -> list[Any]:
         """Return a value of a method in every record; None where it is missing."""

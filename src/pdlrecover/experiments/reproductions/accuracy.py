@@ -6,8 +6,8 @@ from pdlrecover.experiments import paper
 from pdlrecover.experiments.collection import Results, number, percent
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Figure, Table
-from pdlrecover.experiments.judgement import gap, points
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.judgement import above, gap, points
+from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
 from pdlrecover.experiments.run import POISONED
 from pdlrecover.experiments.scale import LEAVERS, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS
@@ -51,14 +51,17 @@ def _table_3(scale: Scale, results: Results) -> Document:
                 f"{dataset}: PDLRecover reaches {ours.percent()}%, retraining "
                 f"{theirs.percent()}% (mean over {ours.count} seeds)."
             )
-        summary += _fedrecover(dataset, of)
+        if scale.promised:
+            summary += _fedrecover(dataset, of)
     table = Table(
         title=f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
         columns=COLUMNS,
         rows=rows,
         command=command("table-3", scale),
         note="Backdoor success is what the trigger achieves on clean test samples. Remembered: the "
-        "original model is 1, retraining is 0.",
+        "original model is 1, retraining is 0; – where the original remembers too little to tell. "
+        "Exact rounds: gradients that the kept peers computed, as rounds of all of them; certified "
+        f"removal's one is over all of their data. {BLOCKS}",
     )
     return Document(
         name="table-3",
@@ -76,7 +79,7 @@ def _fedrecover(dataset: str, of: Results) -> list[str]:
     if lost is None or success is None or spent is None or whole is None:
         return []
     saved = 1 - spent.value / whole.value
-    good = success.value <= 0.02 and abs(lost) <= 0.01 and saved >= 0.85
+    good = success.value <= 0.02 and abs(lost.value) <= 0.01 and saved >= 0.85
     return [
         f"{dataset}: FedRecover {'does' if good else 'does not do'} what its authors report on "
         "MNIST (backdoor at most 2%, within 1 point of retraining, 85% of the peers' work saved): "
@@ -86,17 +89,16 @@ def _fedrecover(dataset: str, of: Results) -> list[str]:
 
 def _row(dataset: str, method: str, of: Results) -> list[Cell]:
     published = paper.ACCURACY.get(dataset, {}).get(method)
-    above = of.mean(method, "attack_success_above_retrain")
     opens = of.mean(method, "opened", "individual", "openings")
     return [
         dataset,
         method,
-        percent(of.mean(method, "accuracy")),
+        of.accuracy(method),
         None if published is None else round(100 * published, 1),
         percent(of.mean(method, "attack_success")),
-        None if above is None else round(100 * above.value, 1),
-        number(of.mean(method, "remembered")),
-        number(of.mean(method, "exact_rounds"), 0),
+        points(above(of, method), 1),
+        number(of.remembered(method)),
+        number(of.exact_rounds(method), 0),
         "yes" if opens else "no",
     ]
 

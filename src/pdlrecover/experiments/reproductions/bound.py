@@ -1,5 +1,7 @@
 """Theorem 1, measured: see `experiments.bound`."""
 
+from importlib.metadata import version
+
 from pdlrecover.experiments.bound import BOUND, measure_bound
 from pdlrecover.experiments.collection import Results
 from pdlrecover.experiments.config import Config
@@ -7,6 +9,7 @@ from pdlrecover.experiments.document import Document, Figure, Series
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.scale import Scale
 
+SEEDS = (0, 1, 2)
 TITLE = "Theorem 1: how far recovery may end from retraining"
 
 
@@ -15,7 +18,7 @@ def _cells(scale: Scale) -> list[Config]:
 
 
 def _document(scale: Scale, results: Results) -> Document:
-    bounds = [measure_bound(BOUND.with_seed(seed)) for seed in (0, 1, 2)]
+    bounds = [measure_bound(BOUND.with_seed(seed)) for seed in SEEDS]
     distances, errors, summary = [], [], []
     for found in bounds:
         rounds = [float(t) for t in range(len(found.distance))]
@@ -46,7 +49,9 @@ def _document(scale: Scale, results: Results) -> Document:
             command=said,
         ),
     ]
-    return Document(name="bound", title=TITLE, summary=summary, figures=figures)
+    versions = ", ".join(f"{name} {version(name)}" for name in ("pdlrecover", "torch", "numpy"))
+    note = f"Seeds {', '.join(map(str, SEEDS))}; {versions}."
+    return Document(name="bound", title=TITLE, summary=summary, figures=figures, note=note)
 
 
 REPRODUCTION = Reproduction(name="bound", title=TITLE, cells=_cells, document=_document)

@@ -1,9 +1,9 @@
 """Accuracy by the number of removed peers, and by the number of exact rounds."""
 
-from pdlrecover.experiments.collection import Results, number, percent
+from pdlrecover.experiments.collection import Results, line, number
 from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Figure, Series, Table
-from pdlrecover.experiments.judgement import gap, holds, points, word
+from pdlrecover.experiments.document import Cell, Document, Figure, Table
+from pdlrecover.experiments.judgement import above, gap, holds, points, word
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.run import POISONED
 from pdlrecover.experiments.scale import LEAVERS, Scale
@@ -18,20 +18,11 @@ COUNTED = [
     "backdoor above retrain (points)",
     "remembered",
     "exact rounds",
+    "seeds",
     "holds",
 ]
 STEPS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
 """Numbers of preparation and of final rounds, as shares of the plan's own."""
-
-
-def _series(name: str, xs: list[float], of: list[Results], method: str, *path: str) -> Series:
-    means = [results.mean(method, *path) for results in of]
-    return Series(
-        name=name,
-        x=xs,
-        y=[None if m is None else 100 * m.value for m in means],
-        spread=[None if m is None else 100 * m.spread for m in means],
-    )
 
 
 def _by_count(name: str, title: str, attack: str) -> Reproduction:
@@ -54,7 +45,7 @@ def _by_count(name: str, title: str, attack: str) -> Reproduction:
             if attack != LEAVERS:
                 panels.append(("attack_success", "backdoor success (%)"))
             for path, label in panels:
-                series = [_series(m, xs, of, m, path) for m in (POISONED, *METHODS)]
+                series = [line(m, xs, [r.mean(m, path) for r in of]) for m in (POISONED, *METHODS)]
                 figures.append(
                     Figure(
                         title=f"{dataset}: {label} by the number removed",
@@ -85,17 +76,17 @@ def _by_count(name: str, title: str, attack: str) -> Reproduction:
 
 def _count_row(scale: Scale, dataset: str, m: int, of: Results) -> list[Cell]:
     allowed = scale.exact_share * scale.rounds
-    above = of.mean("pdlrecover", "attack_success_above_retrain")
     left = bool(of[0]["config"]["leavers"])
     return [
         dataset,
         m,
-        percent(of.mean("retrain", "accuracy")),
-        percent(of.mean("pdlrecover", "accuracy")),
+        of.accuracy("retrain"),
+        of.accuracy("pdlrecover"),
         points(gap(of, "pdlrecover")),
-        points(None if above is None else above.value, 1),
-        number(of.mean("pdlrecover", "remembered")),
+        points(above(of, "pdlrecover"), 1),
+        number(of.remembered("pdlrecover")),
         number(of.mean("pdlrecover", "exact_rounds"), 1),
+        len(of),
         word(holds(of, "pdlrecover", allowed, left=left)),
     ]
 
@@ -125,21 +116,14 @@ def _rounds_document(scale: Scale, results: Results) -> Document:
         of = results.where(dataset=dataset)
         for key, variants in _variants(scale).items():
             xs = [float(n) for n, _ in variants]
-            means = [of.mean(name, "accuracy") for _, name in variants]
-            line = Series(
-                name="pdlrecover",
-                x=xs,
-                y=[None if m is None else 100 * m.value for m in means],
-                spread=[None if m is None else 100 * m.spread for m in means],
-            )
-            whole = of.mean("retrain", "accuracy")
-            flat = [None if whole is None else 100 * whole.value] * len(xs)
+            ours = line("pdlrecover", xs, [of.mean(name, "accuracy") for _, name in variants])
+            whole = [of.mean("retrain", "accuracy")] * len(xs)
             figures.append(
                 Figure(
                     title=f"{dataset}: accuracy (%) by {key} rounds",
                     x=f"{key} rounds",
                     y="accuracy (%)",
-                    series=[line, Series(name="retrain", x=xs, y=list(flat))],
+                    series=[ours, line("retrain", xs, whole)],
                     command=command("figure-rounds", scale),
                 )
             )

@@ -8,6 +8,12 @@ from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Document
 from pdlrecover.experiments.scale import Scale
 
+BLOCKS = (
+    "After SGD PDLRecover estimates up to 5 rounds from one opening, where the paper opens "
+    "something in every round."
+)
+"""A difference from the paper that tables of PDLRecover must tell."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:

@@ -4,10 +4,10 @@ Of m attackers a share is missed: they stay, and attack the recovery too. Beside
 peers as a share of m are removed with the others.
 """
 
-from pdlrecover.experiments.collection import Results, number, percent
+from pdlrecover.experiments.collection import Results, line, number, percent
 from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Figure, Series, Table
-from pdlrecover.experiments.judgement import gap, points
+from pdlrecover.experiments.document import Cell, Document, Figure, Table
+from pdlrecover.experiments.judgement import above, gap, points
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.scale import Scale
 
@@ -73,17 +73,18 @@ def _document(scale: Scale, results: Results) -> Document:
         rows += [_row(dataset, *cell, method) for cell in cells for method in METHODS]
         missing = [(100 * missed, of) for missed, accused, of in cells if not accused]
         blaming = [(100 * accused, of) for missed, accused, of in cells if not missed]
-        for who, label, points_of in (
-            ("attackers missed", "share of attackers missed", missing),
-            ("honest peers accused", "share of honest peers accused", blaming),
-        ):
+        for who, some in (("attackers missed", missing), ("honest peers accused", blaming)):
+            xs = [x for x, _ in some]
             for key, what in (("accuracy", "accuracy (%)"), ("attack_success", BACKDOOR)):
                 figures.append(
                     Figure(
-                        title=f"{dataset}: {what} by the {label}",
+                        title=f"{dataset}: {what} by {who}",
                         x=f"{who} (% of the attackers)",
                         y=what,
-                        series=[_series(method, points_of, key) for method in METHODS],
+                        series=[
+                            line(method, xs, [of.mean(method, key) for _, of in some])
+                            for method in METHODS
+                        ],
                         command=command("suspects", scale),
                     )
                 )
@@ -104,29 +105,18 @@ def _document(scale: Scale, results: Results) -> Document:
 
 
 def _row(dataset: str, missed: float, accused: float, of: Results, method: str) -> list[Cell]:
-    above = of.mean(method, "attack_success_above_retrain")
     return [
         dataset,
         round(100 * missed),
         round(100 * accused),
         method,
-        percent(of.mean(method, "accuracy")),
+        of.accuracy(method),
         points(gap(of, method)),
         percent(of.mean(method, "attack_success")),
-        points(None if above is None else above.value, 1),
-        number(of.mean(method, "remembered")),
+        points(above(of, method), 1),
+        number(of.remembered(method)),
         number(of.mean(method, "exact_rounds"), 1),
     ]
-
-
-def _series(method: str, cells: list[tuple[float, Results]], key: str) -> Series:
-    means = [of.mean(method, key) for _, of in cells]
-    return Series(
-        name=method,
-        x=[x for x, _ in cells],
-        y=[None if m is None else 100 * m.value for m in means],
-        spread=[None if m is None else 100 * m.spread for m in means],
-    )
 
 
 def _summary(rows: list[list[Cell]]) -> list[str]:

@@ -11,7 +11,7 @@ from pdlrecover.experiments.collection import Results, number
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
 from pdlrecover.experiments.judgement import word
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
 from pdlrecover.experiments.scale import LEAVERS, Scale
 
 METHODS = ("retrain", "pdlrecover")
@@ -47,7 +47,7 @@ def times(name: str, title: str, attack: str, published: paper.Times) -> Reprodu
         return clear + shared
 
     def document(scale: Scale, results: Results) -> Document:
-        rows = [_row(record, published) for record in results]
+        rows = [_row(record, published, judged=scale.promised) for record in results]
         kept = [row[-1] == "yes" for row in rows if row[-1] is not None]
         ours = [float(row[6]) for row in rows if row[3] == "clear" and row[6] is not None]
         shared = [float(row[6]) for row in rows if row[3] == "shares" and row[6] is not None]
@@ -57,17 +57,20 @@ def times(name: str, title: str, attack: str, published: paper.Times) -> Reprodu
         ]
         if shared:
             summary.append(f"With shares dealt and opened it takes at most {max(shared):.2f}.")
-        summary.append(
-            f"{sum(kept)} of {len(kept)} runs keep to what is promised: {PROMISED['clear']:g} in "
-            f"the clear, {PROMISED['shares']:g} on shares."
+        if kept:
+            summary.append(
+                f"{sum(kept)} of {len(kept)} runs keep to what is promised: {PROMISED['clear']:g} "
+                f"in the clear, {PROMISED['shares']:g} on shares."
+            )
+        table = Table(
+            title=title, columns=COLUMNS, rows=rows, command=command(name, scale), note=BLOCKS
         )
-        table = Table(title=title, columns=COLUMNS, rows=rows, command=command(name, scale))
         return Document(name=name, title=title, summary=summary, tables=[table])
 
     return Reproduction(name=name, title=title, cells=cells, document=document)
 
 
-def _row(record: dict[str, object], published: paper.Times) -> list[Cell]:
+def _row(record: dict[str, object], published: paper.Times, *, judged: bool) -> list[Cell]:
     one, config = Results([record]), Config.from_values(record["config"])  # type: ignore[arg-type]
     retrain, ours = (one.mean(method, "seconds", "processor") for method in METHODS)
     ratio = None if not (retrain and ours) else round(ours.value / retrain.value, 3)
@@ -83,7 +86,7 @@ def _row(record: dict[str, object], published: paper.Times) -> list[Cell]:
         ratio,
         *(theirs or (None, None)),
         None if theirs is None else round(theirs[1] / theirs[0], 3),
-        None if ratio is None else word(ratio <= PROMISED[mode]),
+        word(ratio <= PROMISED[mode]) if judged and ratio is not None else None,
     ]
 
 

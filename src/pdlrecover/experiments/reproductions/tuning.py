@@ -10,7 +10,7 @@ backdoor and after leavers.
 from pdlrecover.experiments.collection import Results, number
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
-from pdlrecover.experiments.judgement import holds, word
+from pdlrecover.experiments.judgement import above, gap, gaps, holds, points, word
 from pdlrecover.experiments.reproductions.attacks import EASY, EASY_SHARE, of_attack, rivals
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.scale import LEAVERS, Scale
@@ -64,18 +64,16 @@ def _cells(scale: Scale) -> list[Config]:
 
 
 def _row(of: Results, method: str, attack: str, most: int) -> list[Cell]:
-    gaps = [r["methods"][method]["accuracy"] - r["methods"]["retrain"]["accuracy"] for r in of]
-    above = of.mean(method, "attack_success_above_retrain")
     replayed = sum("directions" in r["methods"][method]["opened"] for r in of)
     allowed = EASY_SHARE * most if attack in EASY and method.startswith("auto") else most
     return [
         of[0]["config"]["dataset"],
         attack,
         method,
-        round(100 * sum(gaps) / len(gaps), 2),
-        round(100 * min(gaps), 2),
-        None if above is None else round(100 * above.value, 1),
-        number(of.mean(method, "remembered")),
+        points(gap(of, method)),
+        points(min(gaps(of, method))),
+        points(above(of, method), 1),
+        number(of.remembered(method)),
         number(of.mean(method, "exact_rounds"), 1),
         round(allowed),
         word(holds(of, method, allowed, left=attack == LEAVERS)),

@@ -1,0 +1,36 @@
+import json
+
+import pytest
+
+from pdlrecover.errors import RecordError
+from pdlrecover.experiments.runs import add_runs, read_runs
+
+
+def record(seed, **methods):
+    config = {"seed": seed, "peers": 10, "methods": list(methods)}
+    return {"config": config, "versions": {"torch": "2"}, "methods": methods, "complete": True}
+
+
+def entry(accuracy):
+    return {"accuracy": accuracy, "curve": {"round": [1]}, "seconds": {"total": 1 / 3}}
+
+
+def test_runs_are_kept_by_config_and_gain_methods(tmp_path):
+    add_runs([record(0, retrain=entry(0.5)), record(1, retrain=entry(0.6))], tmp_path)
+    path = add_runs([record(0, auto=entry(0.123456789)), record(1, retrain=entry(0.7))], tmp_path)
+    zero, one = read_runs(path)
+    assert zero["methods"] == {
+        "retrain": {"accuracy": 0.5, "seconds": {"total": 0.333333}},
+        "auto": {"accuracy": 0.123457, "seconds": {"total": 0.333333}},
+    }
+    assert one["methods"]["retrain"]["accuracy"] == 0.7
+    assert "methods" not in zero["config"]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [zero, one]
+
+
+def test_a_damaged_file_of_runs_is_said_and_kept(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_text("{\n")
+    with pytest.raises(RecordError, match="is damaged"):
+        add_runs([record(0, retrain=entry(0.5))], tmp_path)
+    assert path.read_text() == "{\n"
