@@ -23,10 +23,14 @@ class Series:
     """Half the width of the band around it: the standard deviation over seeds."""
     points: bool = False
     """Draw separate points, not a line."""
+    labels: list[str] | None = None
+    """What each point is: the plan, say."""
 
     def __post_init__(self) -> None:
-        if not len(self.x) == len(self.y) == len(self.y if self.spread is None else self.spread):
-            raise RecordError(f"the series {self.name!r} does not have as many y as x")
+        for what in ("y", "spread", "labels"):
+            values = getattr(self, what)
+            if values is not None and len(values) != len(self.x):
+                raise RecordError(f"the series {self.name!r} does not have as many {what} as x")
 
 
 @dataclass(frozen=True, kw_only=True)
