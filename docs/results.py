@@ -1,22 +1,27 @@
 """Writes `docs/results.md` and its figures from the committed documents: `make docs`.
 
-The documents are what `pdlrecover reproduce` wrote, in `results/reproductions`. With `--check`
-nothing is written, and the exit code says whether the page is up to date.
+The documents are what `pdlrecover reproduce` wrote, in `results/reproductions`. A method's figure
+goes into its page in `docs/methods` as well, between `<!-- figure: method -->` and `<!-- end -->`;
+nothing stands there as long as it has none. With `--check` nothing is written, and the exit code
+says whether the pages and the drawings are up to date.
 """
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from pdlrecover.experiments.document import Document, Figure, Table
-from pdlrecover.experiments.figures import draw_panels
+from pdlrecover.experiments.figures import draw_panels, fresh
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
+from pdlrecover.experiments.words import listed
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ROOT / "results" / "reproductions"
 FIGURES = ROOT / "docs" / "figures"
 PAGE = ROOT / "docs" / "results.md"
+METHOD_PAGES = ROOT / "docs" / "methods"
 LONGEST = 70
 """Rows of a table; longer ones are cut down to the methods below."""
 MAIN = ("auto", "pdlrecover", "accelerated-retrain")
@@ -109,17 +114,40 @@ def drawings(found: list[Document]) -> dict[str, list[Figure]]:
     return every | {name: figures for d in curves for name, figures in methods(d).items()}
 
 
+def with_figures(text: str, drawn: dict[str, list[Figure]]) -> str:
+    """Return a method's page with its figures, those that there are."""
+
+    def filled(found: re.Match[str]) -> str:
+        method = found[1]
+        figures = drawn.get(f"method-{method}.svg", [])
+        lines = [f"<!-- figure: {method} -->"]
+        if figures:
+            beside = f"{method} beside {listed(list(COMPARED))}"
+            lines += [
+                f"![Accuracy by round: {beside}](../figures/method-{method}.svg)",
+                "",
+                f"Accuracy by round, {beside}: `{figures[0].command}`",
+            ]
+        return "\n".join([*lines, "<!-- end -->"])
+
+    return re.sub(r"<!-- figure: (\S+) -->.*?<!-- end -->", filled, text, flags=re.DOTALL)
+
+
 def main() -> None:
-    """Write or check the page."""
+    """Write or check the pages and the drawings."""
     found = documents()
-    text = page(found)
+    drawn = drawings(found)
+    texts = {PAGE: page(found)}
+    texts |= {p: with_figures(p.read_text(), drawn) for p in sorted(METHOD_PAGES.glob("*.md"))}
+    pages = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    stale = [name for name, figures in drawn.items() if not fresh(figures, FIGURES / name)]
     if "--check" in sys.argv:
-        fresh = PAGE.exists() and PAGE.read_text() == text
-        drawn = all((FIGURES / name).exists() for name in drawings(found))
-        sys.exit(0 if fresh and drawn else "docs/results.md is not up to date, run `make docs`")
-    PAGE.write_text(text)
-    for name, figures in drawings(found).items():
-        draw_panels(figures, FIGURES / name)
+        names = [*(path.name for path in pages), *stale]
+        sys.exit(f"not up to date, run `make docs`: {', '.join(names)}" if names else 0)
+    for path in pages:
+        path.write_text(texts[path])
+    for name in stale:
+        draw_panels(drawn[name], FIGURES / name)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """What the documents show is run."""
 
+import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -7,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from pdlrecover.experiments.document import Document, Figure, Series
+from pdlrecover.recovery.methods import METHODS
+
 ROOT = Path(__file__).parents[1]
+MARKER = re.compile(r"<!-- figure: (\S+) -->(.*?)<!-- end -->", re.DOTALL)
 
 
 @pytest.mark.slow
@@ -32,3 +38,84 @@ def test_links_in_the_documents_lead_somewhere():
     for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_method_has_a_place_for_its_figure_on_one_page():
+    pages = [page.read_text() for page in ROOT.glob("docs/methods/*.md")]
+    marked = [name for text in pages for name, _ in MARKER.findall(text)]
+    assert sum(text.count("<!-- figure: ") for text in pages) == len(marked)
+    assert sorted(marked) == sorted(set(METHODS) - {"retrain"}), "retrain is in every figure"
+
+
+def curves(*methods, top=0.9):
+    """Return the document of the curves, as if it had been run with these methods."""
+    series = [Series(name=m, x=[1, 2], y=[0.1, top]) for m in ("poisoned", "retrain", *methods)]
+    figure = Figure(
+        title="mnist: accuracy (%) by round", x="round", y="%", series=series, command="run it"
+    )
+    return Document(name="figure-attack-curves", title="Curves", summary=[], figures=[figure])
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Return the script that writes the page of results, at work in a folder of its own."""
+    spec = importlib.util.spec_from_file_location("results", ROOT / "docs" / "results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name in ("DOCUMENTS", "FIGURES", "METHOD_PAGES"):
+        monkeypatch.setattr(module, name, tmp_path / name)
+    monkeypatch.setattr(module, "PAGE", tmp_path / "results.md")
+    for folder in (module.DOCUMENTS, module.METHOD_PAGES):
+        folder.mkdir()
+    (module.METHOD_PAGES / "crab.md").write_text(
+        "# Crab\n\n<!-- figure: crab -->\n<!-- end -->\n\nMore.\n"
+    )
+
+    def record(document):
+        (module.DOCUMENTS / f"{document.name}.json").write_text(json.dumps(document.record()))
+
+    def run(*flags):
+        monkeypatch.setattr(sys, "argv", ["results.py", *flags])
+        module.main()
+
+    module.record, module.run = record, run
+    return module
+
+
+def stale(results):
+    """Return what the check complains of."""
+    with pytest.raises(SystemExit) as ended:
+        results.run("--check")
+    return ended.value.code
+
+
+def test_a_figure_of_earlier_numbers_does_not_pass(results):
+    results.record(curves("auto"))
+    assert "results.md" in stale(results)
+    results.run()
+    assert stale(results) == 0
+    results.record(curves("auto", top=0.8))
+    assert "method-auto.svg" in stale(results)
+    results.run()
+    assert stale(results) == 0
+    (results.FIGURES / "method-auto.svg").unlink()
+    assert stale(results) == "not up to date, run `make docs`: method-auto.svg"
+
+
+def test_a_method_page_shows_its_figure_once_there_is_one(results):
+    page = results.METHOD_PAGES / "crab.md"
+    empty = page.read_text()
+    results.run()
+    assert page.read_text() == empty
+    results.record(curves("crab"))
+    assert "crab.md" in stale(results)
+    results.run()
+    (inside,) = [text for _, text in MARKER.findall(page.read_text())]
+    assert "](../figures/method-crab.svg)" in inside
+    assert "`run it`" in inside
+    assert page.read_text().endswith("<!-- end -->\n\nMore.\n")
+    page.write_text(page.read_text().replace("`run it`", "`run that`"))
+    assert stale(results) == "not up to date, run `make docs`: crab.md"
+    results.record(curves("auto"))
+    results.run()
+    assert page.read_text() == empty

@@ -19,13 +19,25 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def plans():
+    """Return more series of points than there are colours; of each, two at the same place."""
+    names = ["pdlrecover", "retrain", *(f"rival {i}" for i in range(20))]
+    return [
+        Series(
+            name=name, x=[1, 1, i + 2], y=[1, 2, i], points=True, labels=["k=1", NASTY, f"k={i}"]
+        )
+        for i, name in enumerate(names)
+    ]
+
+
 def by_hand():
     """Return a document with all that the real one lacks: spread, gaps, points, a log axis."""
     x = [1.0, 2.0, 3.0, 4.0, 5.0]
     lines = [
         Series(name="pdlrecover", x=x, y=[10, 20, 30, 40, 50], spread=[1, 2, 3, 4, 5]),
         Series(name=NASTY, x=x, y=[5, 15, None, 35, 45]),
-        Series(name="points", x=x, y=[1, 2, 3, 4, 5], points=True),
+        Series(name="points", x=x, y=[1, 2, 3, 4, 5], points=True, labels=list("vwxyz")),
+        Series(name="once", x=[5.0], y=[30.0]),
     ]
     errors = [Series(name="error", x=x, y=[1e-6, 1e-3, 0.0, 1.0, 100.0])]
     everybody = {"openings": 81, "numbers": 6440391, "of": "160 kept peers together"}
@@ -36,6 +48,7 @@ def by_hand():
         figures=[
             Figure(title="Spread", x="round", y="accuracy (%)", series=lines, command="run " * 40),
             Figure(title="Log", x="round", y="error", series=errors, command="run it", log=True),
+            Figure(title="Plans", x="rounds", y="accuracy", series=plans(), command="run it"),
         ],
         tables=[
             Table(
@@ -101,13 +114,46 @@ def test_gaps_bands_points_and_logarithms_are_drawn(page):
     assert len(paths(page, 2)) == 3, "ours, and the two parts of the line with a gap"
     count = "document.querySelectorAll('figure')[2].querySelectorAll('{}').length"
     assert page.run(count.format("path.band")) == 1
-    assert page.run(count.format("[data-series=points] circle")) == 5
+    assert page.run(count.format("[data-series=points] .point")) == 5
     ends = "[...document.querySelectorAll('figure')[3].querySelectorAll('circle')]"
     low, high = page.run(f"{ends}.map(c => c.cy.baseVal.value)")
     assert high < low
     texts = "[...document.querySelectorAll('figure')[3].querySelectorAll('text')]"
     labels = page.run(f"{texts}.map(t => t.textContent)")
     assert {"0.01", "100"} <= set(labels)
+
+
+SHAPE = (
+    "(p => [p.tagName, p.tagName === 'circle' ? '' : p.getAttribute('points').split(' ')"
+    ".map(at => at.split(',').map(Number)).map(([x, y], _, all) => "
+    "[Math.round(x - all[0][0]), Math.round(y - all[0][1])]).join(';'), "
+    "getComputedStyle(p).fill].join())"
+)
+"""Of a point: its kind, its corners from the first one on, and its colour as it is seen."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_points_of_more_series_than_colours_are_told_apart(page, scheme):
+    page.run(f"document.documentElement.dataset.theme = '{scheme}'")
+    figure = "document.querySelectorAll('figure')[4]"
+    series = f"[...{figure}.querySelectorAll('g.series')]"
+    shapes = page.run(f"{series}.map(g => {SHAPE}(g.querySelector('.point')))")
+    assert len(shapes) == len(set(shapes)) == len(plans())
+    legend = page.run(
+        f"[...{figure}.querySelectorAll('.legend button')].map(b => "
+        f"[b.textContent, {SHAPE}(b.querySelector('.point'))])"
+    )
+    drawn = page.run(f"{series}.map(g => [g.dataset.series, {SHAPE}(g.querySelector('.point'))])")
+    assert sorted(legend) == sorted(drawn)
+
+
+def test_a_line_of_one_value_is_a_point_in_the_legend_too(page):
+    figure = "document.querySelectorAll('figure')[2]"
+    assert page.run(f"{figure}.querySelectorAll('[data-series=once] .point').length") == 1
+    swatches = (
+        f"[...{figure}.querySelectorAll('.legend svg')].map(s => !!s.querySelector('.point'))"
+    )
+    assert page.run(swatches) == [False, False, True, True]
 
 
 def test_a_series_is_switched_off_and_on_again(page):
@@ -147,7 +193,20 @@ def test_pointing_at_a_curve_shows_its_values(page):
     page.run("document.querySelectorAll('figure .plot svg')[2].focus()")
     key = {"key": "Home", "code": "Home", "windowsVirtualKeyCode": 36}
     page.call("Input.dispatchKeyEvent", type="keyDown", **key)
-    assert page.run("document.querySelector('.tip').innerText").startswith("round 1\n")
+    tip = page.run("document.querySelector('.tip').innerText")
+    assert tip.startswith("round 1\n")
+    assert tip.endswith("points\t1\nv")
+
+
+def test_every_point_at_a_place_is_read_with_its_label(page):
+    page.run("document.querySelectorAll('figure .plot svg')[4].focus()")
+    key = {"key": "Home", "code": "Home", "windowsVirtualKeyCode": 36}
+    page.call("Input.dispatchKeyEvent", type="keyDown", **key)
+    labels = page.run("[...document.querySelectorAll('.tip .label')].map(l => l.textContent)")
+    count = len(plans())
+    assert labels == [NASTY] * count + ["k=1"] * count
+    assert page.run("document.querySelectorAll('.plot .mark').length") == 2 * count
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
 
 
 def column(page, table, index):

@@ -3,12 +3,15 @@ import json
 import re
 import shlex
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from pdlrecover import cli
+from pdlrecover.cli.tables import results_table
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Document, Figure, Series, Table
@@ -142,6 +145,75 @@ def test_without_a_backdoor_there_is_no_word_of_one():
     assert [figure.title for figure in document.figures] == ["Accuracy"]
     assert "backdoor" not in render([document]).split("<script")[0]
     assert any("the original model had 90.0%" in sentence for sentence in document.summary)
+
+
+@pytest.mark.parametrize(
+    ("settings", "title", "told"),
+    [
+        (
+            {"leavers": 3, "undetected": 3, "attack": "bad-unlearn"},
+            "3 of 10 peers left, 3 attackers stayed undetected (bad-unlearn)",
+            "3 of them left, and the 7 others forgot them; 3 of those who stayed attacked "
+            "(bad-unlearn) and went undetected.",
+        ),
+        (
+            {"leavers": 3},
+            "3 of 10 peers left",
+            "3 of them left, and the 7 others forgot them.",
+        ),
+        (
+            {"undetected": 1, "attack": "sign-flip"},
+            "nobody was removed, 1 attacker stayed undetected (sign-flip)",
+            "nobody was removed; 1 of those who stayed attacked (sign-flip) and went undetected.",
+        ),
+        (
+            {"malicious": 2, "undetected": 1, "accused": 1},
+            "2 of 10 peers attacked (backdoor), 1 more stayed undetected",
+            "2 of them planted a backdoor, 1 more stayed undetected, 1 honest one was removed by "
+            "mistake, and the 7 kept peers repaired it.",
+        ),
+    ],
+)
+def test_who_attacked_and_stayed_is_said(settings, title, told):
+    record = result(POISONED, **{"malicious": 0, **settings})
+    document = only(documents_from_result(record))
+    assert document.title == f"Recovery on digits: {title}"
+    assert document.summary[0].endswith(f"rounds; {told}")
+
+
+def test_a_method_that_diverged_is_said_to_have():
+    wild = {**POISONED, "delta-grad": entry(0.1, 0.0, diverged="the update in row 3 is not finite")}
+    document = only(documents_from_result(result(wild)))
+    assert document.summary[-1] == (
+        "delta-grad diverged, and its numbers are of the last model it had come to: the update in "
+        "row 3 is not finite."
+    )
+    table = document.tables[0]
+    column = table.columns.index("diverged")
+    assert [row[column] for row in table.rows] == [None, None, None, "yes"]
+    both = {**wild, "delta-grad": entry(0.9, 0.0)}
+    document = only(documents_from_result(result(both), result(wild, seed=1)))
+    assert document.summary[-1].startswith("delta-grad diverged with seed 1, and")
+    assert document.tables[0].rows[-1][-1] == "1 of 2 seeds"
+    assert "diverged" not in render(documents_from_result(result(POISONED))).split("<script")[0]
+
+
+def test_our_own_divergence_stands_beside_its_first_number():
+    wild = {**POISONED, "pdlrecover": entry(0.1, 0.0, diverged="it is not finite")}
+    first = only(documents_from_result(result(wild))).facts[0]
+    assert first.note == "it diverged; retraining: 90.5%"
+
+
+def test_the_terminal_says_what_diverged():
+    methods = {name: {**each, "remembered": None} for name, each in POISONED.items()}
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(results_table(result(methods)))
+    assert "diverged" not in console.export_text()
+    methods["pdlrecover"]["diverged"] = "[red]row 3[/red] is not finite"
+    console.print(results_table(result(methods)))
+    shown = " ".join(console.export_text().split())
+    assert "pdlrecover diverged, and its numbers are of" in shown
+    assert "[red]row 3[/red] is not finite." in shown
 
 
 def test_a_single_leaver_is_warned_of():

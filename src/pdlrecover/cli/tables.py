@@ -4,12 +4,18 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
+from pdlrecover.experiments.seeds import Runs
+from pdlrecover.experiments.summary import divergences
 from pdlrecover.experiments.words import percent, readable
 
 
 def results_table(result: dict[str, Any]) -> Table:
-    """Return what each method reached and what it cost, from a result record."""
+    """Return what each method reached and what it cost, from a result record.
+
+    Below it stands which methods diverged, if any did.
+    """
     config = result["config"]
     what = (
         f"{config['malicious']} malicious"
@@ -23,6 +29,8 @@ def results_table(result: dict[str, Any]) -> Table:
         title=f"{config['dataset']}, {config['peers']} peers, {what}, "
         f"{config['rounds']} rounds, {mode}",
         title_justify="left",
+        caption=Text("\n".join(divergences(Runs([result])))) or None,
+        caption_justify="left",
         box=SIMPLE_HEAD,
         pad_edge=False,
     )

@@ -1,11 +1,23 @@
-"""Figures of result records, as SVG files."""
+"""Figures of result records, as SVG files.
 
+A drawing carries a digest of what it was drawn from, the numbers and this file, so that `fresh` can
+say whether it is up to date without drawing it again.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pdlrecover.experiments.document import Figure
 
 ORIGINAL = "poisoned"
+COLOURS = 10
+MARKERS = "os^DvPX*<>"
+LINES = ("-", "--", ":", "-.")
+"""Markers of points, and strokes of lines: the next one is taken when the colours are used up."""
 
 
 def draw_curves(result: dict[str, Any], path: Path) -> Path:
@@ -20,11 +32,11 @@ def draw_curves(result: dict[str, Any], path: Path) -> Path:
         ("attack_success", "backdoor success (%)")
     ] * backdoor
     for axis, (key, label) in zip(axes[0], panels, strict=True):
-        for name, entry in methods.items():
+        for place, (name, entry) in enumerate(methods.items()):
             curve = entry["curve"]
-            values = [None if v is None else 100 * v for v in curve[key]]
-            style = {"lw": 2.4} if name in ("pdlrecover", "retrain", ORIGINAL) else {"lw": 1.1}
-            axis.plot(curve["round"], values, label=name, **style)
+            values = [math.nan if v is None else 100 * v for v in curve[key]]
+            width = 2.4 if name in ("pdlrecover", "retrain", ORIGINAL) else 1.1
+            axis.plot(curve["round"], values, label=name, lw=width, ms=5, **look(place, values))
         axis.set(xlabel="round", ylabel=label, ylim=(0, 100))
         axis.grid(alpha=0.3)
     axes[0][0].legend(fontsize=7, loc="lower right")
@@ -32,32 +44,63 @@ def draw_curves(result: dict[str, Any], path: Path) -> Path:
 
 
 def draw_panels(figures: list[Figure], path: Path) -> Path:
-    """Draw figures of one kind side by side, with one legend."""
+    """Draw figures of one kind side by side, with one legend beside them."""
     plot = _pyplot()
     drawing, axes = plot.subplots(
-        1, len(figures), figsize=(1 + 4 * len(figures), 3.8), squeeze=False
+        1, len(figures), figsize=(2.5 + 4 * len(figures), 3.8), squeeze=False
     )
     names = list(dict.fromkeys(s.name for figure in figures for s in figure.series))
-    colours = {name: f"C{i % 10}" for i, name in enumerate(names)}
+    legend: dict[str, Any] = {}
     for axis, figure in zip(axes[0], figures, strict=True):
         for series in figure.series:
-            y = [float("nan") if v is None else v for v in series.y]
-            dashed = names.index(series.name) >= 10  # the ten colours are used up
-            style = "o" if series.points else "--" if dashed else "-"
-            colour = colours[series.name]
-            axis.plot(series.x, y, style, label=series.name, color=colour, lw=1.3, ms=3.5)
+            y = [math.nan if v is None or (figure.log and v <= 0) else v for v in series.y]
+            style = look(names.index(series.name), y, points=series.points)
+            (line,) = axis.plot(series.x, y, lw=1.3, ms=3.5, **style)
+            legend.setdefault(series.name, line)
             if series.spread is not None and not series.points:
                 spread = [0.0 if v is None else v for v in series.spread]
                 low = [a - b for a, b in zip(y, spread, strict=True)]
                 high = [a + b for a, b in zip(y, spread, strict=True)]
-                axis.fill_between(series.x, low, high, color=colour, alpha=0.15, lw=0)
+                axis.fill_between(series.x, low, high, color=style["color"], alpha=0.15, lw=0)
         axis.set(xlabel=figure.x, ylabel=figure.y)
         axis.set_title(figure.title.split(":")[0], fontsize=9)
         axis.grid(alpha=0.3)
         if figure.log:
             axis.set_yscale("log")
-    axes[0][0].legend(fontsize=6)
-    return _save(drawing, path)
+    beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
+    axes[0][-1].legend(legend.values(), legend.keys(), fontsize=7, **beside)
+    return _save(drawing, path, digest(figures))
+
+
+def look(place: int, y: list[float], *, points: bool = False) -> dict[str, Any]:
+    """Return how the series in this place of the legend is drawn, told apart from all others.
+
+    A line shows nothing of a value that has no neighbour, so those get a marker.
+    """
+    turn = place // COLOURS
+    marker = MARKERS[turn % len(MARKERS)]
+    style: dict[str, Any] = {"color": f"C{place % COLOURS}"}
+    if points:
+        return {**style, "ls": "", "marker": marker}
+    style["ls"] = LINES[turn % len(LINES)]
+    around = [math.nan, *y, math.nan]
+    lone = [i for i in range(len(y)) if _alone(*around[i : i + 3])]
+    return {**style, "marker": marker, "markevery": lone} if lone else style
+
+
+def _alone(before: float, value: float, after: float) -> bool:
+    return not math.isnan(value) and math.isnan(before) and math.isnan(after)
+
+
+def digest(figures: list[Figure]) -> str:
+    """Return what a drawing of these figures by this file is known by."""
+    values = json.dumps([asdict(figure) for figure in figures], sort_keys=True)
+    return hashlib.sha256((values + Path(__file__).read_text()).encode()).hexdigest()
+
+
+def fresh(figures: list[Figure], path: Path) -> bool:
+    """Say whether the drawing in a file is the one that `draw_panels` would make of these."""
+    return path.exists() and f"<dc:description>{digest(figures)}<" in path.read_text()
 
 
 def _pyplot() -> Any:
@@ -72,9 +115,9 @@ def _pyplot() -> Any:
     return plot
 
 
-def _save(figure: Any, path: Path) -> Path:
+def _save(figure: Any, path: Path, description: str | None = None) -> Path:
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, metadata={"Date": None, "Description": description})
     _pyplot().close(figure)
     return path

@@ -104,6 +104,11 @@ def _table(runs: Runs, commands: str) -> Table:
         if len(runs.records) > 1 and path[0] in SPREAD:
             columns.append(f"± {title}")
             cells.append([_scaled(runs.spread(name, *path), factor) for name in runs.methods])
+    failed = [sum(map(bool, runs.values(name, "diverged"))) for name in runs.methods]
+    if any(failed):
+        columns.append("diverged")
+        several = f" of {len(runs.records)} seeds" if len(runs.records) > 1 else ""
+        cells.append([(f"{n}{several}" if several else "yes") if n else None for n in failed])
     notes = []
     if "remembered" in columns:
         notes.append("Remembered, of the removed peers’ data: the original model 1, retraining 0.")

@@ -15,13 +15,18 @@ STAYED = 0.5
 def headline(runs: Runs) -> str:
     """Return a title: the data, and who did what."""
     config = runs.config
+    missed = config.get("undetected", 0)
     if config["malicious"]:
-        what = f"{config['malicious']} of {config['peers']} peers attacked"
-        return f"Recovery on {config['dataset']}: {what} ({config['attack']})"
+        what = f"{config['malicious']} of {config['peers']} peers attacked ({config['attack']})"
+        what += f", {missed} more stayed undetected" if missed else ""
+        return f"Recovery on {config['dataset']}: {what}"
+    what = "nobody was removed"
     if config["leavers"]:
         what = f"{config['leavers']} of {config['peers']} peers left"
-        return f"Recovery on {config['dataset']}: {what}"
-    return f"Recovery on {config['dataset']}: nobody was removed"
+    if missed:
+        attackers = counted(missed, "attacker", "attackers")
+        what += f", {attackers} stayed undetected ({config['attack']})"
+    return f"Recovery on {config['dataset']}: {what}"
 
 
 def sentences(runs: Runs) -> list[str]:
@@ -36,6 +41,8 @@ def facts(runs: Runs) -> list[Fact]:
         return []
     reference = REFERENCE in runs.methods
     against = f"retraining: {percent(runs.mean(REFERENCE, 'accuracy'))}" if reference else ""
+    if any(runs.values(OURS, "diverged")):
+        against = f"it diverged; {against}" if against else "it diverged"
     made = [
         Fact(
             value=percent(runs.mean(OURS, "accuracy")),
@@ -57,24 +64,46 @@ def facts(runs: Runs) -> list[Fact]:
     return [*made, Fact(value=f"{alone:,.0f}", label="single peers’ updates seen", note=note)]
 
 
+def divergences(runs: Runs) -> list[str]:
+    """Say which methods diverged, why, and what their numbers are of."""
+    told = []
+    for name in runs.methods:
+        reasons = dict(zip(runs.seeds, runs.values(name, "diverged"), strict=True))
+        seeds = [str(seed) for seed, why in reasons.items() if why]
+        if not seeds:
+            continue
+        which = f" with {'seed' if len(seeds) == 1 else 'seeds'} {listed(seeds)}"
+        why = next(why for why in reasons.values() if why)
+        told.append(
+            f"{name} diverged{which if len(reasons) > 1 else ''}, and its numbers are of the last "
+            f"model it had come to: {why}."
+        )
+    return told
+
+
 def _setting(runs: Runs) -> str:
     config, kept = runs.config, runs.kept
     told = (
         f"{config['peers']} peers trained a model ({config['model']}) on {config['dataset']} for "
         f"{config['rounds']:,} rounds; "
     )
-    if config["leavers"]:
-        return f"{told}{config['leavers']} of them left, and the {kept} others forgot them."
-    if not config["malicious"]:
-        return f"{told}nobody was removed."
     did = (
         "planted a backdoor" if config["attack"] == "backdoor" else f"attacked ({config['attack']})"
     )
-    told += f"{config['malicious']} of them {did}, "
     missed, accused = config.get("undetected", 0), config.get("accused", 0)
-    if missed or accused:
-        told += f"{missed} more were missed, {accused} honest ones removed by mistake, "
-    return f"{told}and the {kept} kept peers repaired it."
+    if config["malicious"]:
+        told += f"{config['malicious']} of them {did}, "
+        told += f"{missed} more stayed undetected, " if missed else ""
+        if accused:
+            honest = counted(accused, "honest one was", "honest ones were")
+            told += f"{honest} removed by mistake, "
+        return f"{told}and the {kept} kept peers repaired it."
+    if config["leavers"]:
+        told += f"{config['leavers']} of them left, and the {kept} others forgot them"
+    else:
+        told += "nobody was removed"
+    told += f"; {missed} of those who stayed {did} and went undetected" if missed else ""
+    return f"{told}."
 
 
 def _reached(runs: Runs) -> str:
@@ -145,7 +174,7 @@ def _seen(runs: Runs) -> str:
 
 
 def _cautions(runs: Runs) -> list[str]:
-    told = []
+    told = divergences(runs)
     if runs.removed == 1:
         told.append(
             "One peer was removed: what was opened with and without it differs by its own updates, "

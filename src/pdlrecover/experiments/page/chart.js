@@ -59,9 +59,11 @@ function drawSeries(svg, series, { left, top, at, clip }) {
       const line = { class: ours ? "line ours" : "line", d: `M${path(run)}`, "stroke-dasharray": dash };
       draw(group, "path", line);
     }
-    const dots = series.points || run.length === 1 ? run : run.slice(-1);
-    for (const [x, y] of dots) {
-      draw(group, "circle", { class: "point", cx: left(x), cy: top(y), r: series.points || ours ? 4 : 2.6 });
+    if (dotted(series)) {
+      for (const [x, y] of run) point(group, "point", { name: series.name, x: left(x), y: top(y), size: 4 });
+    } else {
+      const [x, y] = run[run.length - 1];
+      draw(group, "circle", { class: "point", cx: left(x), cy: top(y), r: ours ? 4 : 2.6 });
     }
   }
 }

@@ -18,8 +18,8 @@ function reader(plot, svg, figure, visible, { left, top, at, bottom, from }) {
     chosen = Math.max(0, Math.min(places.length - 1, index));
     const place = places[chosen];
     const rows = visible
-      .map((series) => ({ series, i: series.x.indexOf(place) }))
-      .filter(({ series, i }) => i >= 0 && series.y[i] !== null && !Number.isNaN(at(series.y[i])))
+      .flatMap((series) => series.x.map((x, i) => ({ series, x, i })))
+      .filter(({ series, x, i }) => x === place && series.y[i] !== null && !Number.isNaN(at(series.y[i])))
       .sort((a, b) => b.series.y[b.i] - a.series.y[a.i]);
     group = draw(svg, "g", {});
     draw(group, "line", { class: "cursor", x1: left(place), x2: left(place), y1: from, y2: bottom });
@@ -27,7 +27,10 @@ function reader(plot, svg, figure, visible, { left, top, at, bottom, from }) {
     add(tip, "div", {}, `${figure.x} ${shown(place)}`);
     const body = add(add(tip, "table"), "tbody");
     for (const { series, i } of rows) {
-      const mark = draw(group, "circle", { class: "mark", cx: left(place), cy: top(series.y[i]), r: 3.5 });
+      const [x, y] = [left(place), top(series.y[i])];
+      const mark = dotted(series)
+        ? point(group, "mark", { name: series.name, x, y, size: 4 })
+        : draw(group, "circle", { class: "mark", cx: x, cy: y, r: 3.5 });
       mark.style.setProperty("--c", styleOf(series.name).colour);
       const row = add(body, "tr", OURS.test(series.name) ? { class: "ours" } : {});
       const head = add(row, "th", { scope: "row" });
@@ -35,6 +38,10 @@ function reader(plot, svg, figure, visible, { left, top, at, bottom, from }) {
       head.append(series.name);
       const half = series.spread && series.spread[i];
       add(row, "td", {}, shown(series.y[i]) + (half ? ` ± ${shown(half)}` : ""));
+      const label = series.labels && series.labels[i];
+      if (label && label !== series.name) {
+        add(add(body, "tr", { class: "label" }), "td", { colspan: 2 }, label);
+      }
     }
     const scale = plot.clientWidth / svg.viewBox.baseVal.width;
     const x = left(place) * scale;

@@ -5,6 +5,16 @@ const OURS = /^pdlrecover/i;
 const KNOWN = { poisoned: "var(--alarm)", retrain: "var(--ink)" };
 const DASHES = ["", "7 4", "2 4", "9 4 2 4", "12 3"];
 const HUES = 6;
+/** What points look like when the hues are used up: a circle, then polygons around 0 of its size. */
+const SHAPES = [
+  null,
+  [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
+  [[0, -1.25], [1.2, 0.9], [-1.2, 0.9]],
+  [[0, -1.25], [1.25, 0], [0, 1.25], [-1.25, 0]],
+  [[0, 1.25], [1.2, -0.9], [-1.2, -0.9]],
+  [[0, -0.5], [0.7, -1.2], [1.2, -0.7], [0.5, 0], [1.2, 0.7], [0.7, 1.2],
+    [0, 0.5], [-0.7, 1.2], [-1.2, 0.7], [-0.5, 0], [-1.2, -0.7], [-0.7, -1.2]],
+];
 const styles = new Map();
 
 /** Makes an element of an SVG, and puts it into its parent. */
@@ -28,23 +38,37 @@ function add(parent, name, attributes = {}, text = null) {
 /** A series looks the same in all figures of the page: ours, the known ones, then in turn. */
 function styleOf(name) {
   if (!styles.has(name)) {
-    const turn = [...styles.keys()].filter((known) => !OURS.test(known) && !(known in KNOWN)).length;
+    const turn = [...styles.values()].filter(({ shape }) => shape !== null).length;
     const ours = OURS.test(name);
     const first = ours && ![...styles.keys()].some((known) => OURS.test(known));
     let colour = `var(--series-${turn % HUES})`;
     let dash = DASHES[(turn + 1) % DASHES.length];
-    if (first) [colour, dash] = ["var(--ours)", ""];
-    else if (name in KNOWN) [colour, dash] = [KNOWN[name], name === "retrain" ? "1 6" : ""];
-    styles.set(name, { colour, dash, ours });
+    let shape = Math.floor(turn / HUES) % SHAPES.length;
+    if (first) [colour, dash, shape] = ["var(--ours)", "", null];
+    else if (name in KNOWN) [colour, dash, shape] = [KNOWN[name], name === "retrain" ? "1 6" : "", null];
+    styles.set(name, { colour, dash, shape, ours });
   }
   return styles.get(name);
 }
 
+/** A point of a series, in the shape that tells it from others of its colour. */
+function point(parent, kind, { name, x, y, size }) {
+  const corners = SHAPES[styleOf(name).shape ?? 0];
+  if (!corners) return draw(parent, "circle", { class: kind, cx: x, cy: y, r: size });
+  const points = corners.map(([a, b]) => `${(x + a * size).toFixed(1)},${(y + b * size).toFixed(1)}`);
+  return draw(parent, "polygon", { class: kind, points: points.join(" ") });
+}
+
+/** Whether a series is shown as points: it is meant to be, or has a single value. */
+function dotted({ points, y }) {
+  return points || y.filter((value) => value !== null).length === 1;
+}
+
 /** A short piece of a series' line, or a point of it, for legends and tips. */
-function swatch(parent, { name, points }) {
-  const { colour, dash, ours } = styleOf(name);
+function swatch(parent, series) {
+  const { colour, dash, ours } = styleOf(series.name);
   const svg = draw(parent, "svg", { viewBox: "0 0 22 10", "aria-hidden": "true" });
-  if (points) draw(svg, "circle", { class: "point", cx: 11, cy: 5, r: 4 });
+  if (dotted(series)) point(svg, "point", { name: series.name, x: 11, y: 5, size: 4 });
   else draw(svg, "line", { class: ours ? "line ours" : "line", x1: 1, x2: 21, y1: 5, y2: 5, "stroke-dasharray": dash });
   svg.style.setProperty("--c", colour);
 }

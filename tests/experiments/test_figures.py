@@ -1,0 +1,68 @@
+import math
+import re
+from dataclasses import replace
+
+from pdlrecover.experiments.document import Figure, Series
+from pdlrecover.experiments.figures import draw_curves, draw_panels, fresh, look
+
+
+def figure(*series, log=False):
+    return Figure(title="t: u", x="x", y="y", series=list(series), command="run", log=log)
+
+
+def markers(path):
+    """Return the markers in a drawing, ticks apart: the outline's name, which has the colour."""
+    drawn = re.findall(r'<use xlink:href="#(m\w+)"[^>]*style="fill: #(?!000000)', path.read_text())
+    return set(drawn)
+
+
+def test_thirty_series_all_look_different():
+    for points in (True, False):
+        looks = [look(place, [1.0, 2.0], points=points) for place in range(30)]
+        assert len({tuple(sorted(each.items())) for each in looks}) == 30
+
+
+def test_points_of_twelve_series_have_twelve_markers(tmp_path):
+    series = [Series(name=f"s{i}", x=[i, i + 1], y=[1, 2], points=True) for i in range(12)]
+    assert len(markers(draw_panels([figure(*series)], tmp_path / "a.svg"))) == 12
+
+
+def test_a_value_without_neighbours_gets_a_marker():
+    assert look(0, [1.0])["markevery"] == [0]
+    assert look(0, [1.0, math.nan, 2.0, 3.0, math.nan, 4.0])["markevery"] == [0, 5]
+    assert "marker" not in look(0, [1.0, 2.0, math.nan])
+
+
+def test_a_line_of_one_value_is_seen(tmp_path):
+    long, short = Series(name="a", x=[1, 2], y=[1, 2]), Series(name="b", x=[2], y=[1.5])
+    assert not markers(draw_panels([figure(long)], tmp_path / "a.svg"))
+    assert len(markers(draw_panels([figure(long, short)], tmp_path / "b.svg"))) == 1
+    zeros = Series(name="c", x=[1, 2, 3], y=[0, 5, 0])
+    assert len(markers(draw_panels([figure(zeros, log=True)], tmp_path / "c.svg"))) == 1
+
+
+def test_a_curve_of_one_value_is_seen(tmp_path):
+    def entry(*accuracy):
+        rounds = list(range(1, len(accuracy) + 1))
+        curve = {"round": rounds, "accuracy": accuracy, "attack_success": [None] * len(rounds)}
+        return {"attack_success": None, "curve": curve}
+
+    methods = {"retrain": entry(0.1, 0.9)}
+    assert not markers(draw_curves({"methods": methods}, tmp_path / "a.svg"))
+    methods["fedrecovery"] = entry(0.5)
+    assert len(markers(draw_curves({"methods": methods}, tmp_path / "b.svg"))) == 1
+
+
+def test_the_legend_names_what_only_a_later_panel_has(tmp_path):
+    one, two = (Series(name=name, x=[1, 2], y=[1, 2]) for name in ("everywhere", "later"))
+    text = draw_panels([figure(one), figure(one, two)], tmp_path / "a.svg").read_text()
+    assert text.count(">everywhere<") == text.count(">later<") == 1
+
+
+def test_a_drawing_of_other_numbers_is_not_fresh(tmp_path):
+    drawn = figure(Series(name="a", x=[1, 2], y=[1, 2]))
+    path = tmp_path / "a.svg"
+    assert not fresh([drawn], path)
+    draw_panels([drawn], path)
+    assert fresh([drawn], path)
+    assert not fresh([replace(drawn, series=[Series(name="a", x=[1, 2], y=[1, 2.5])])], path)
