@@ -58,7 +58,7 @@ def above(of: Results, method: str) -> Mean | None:
 def points(rate: Mean | float | None, digits: int = 2) -> float | None:
     """Return a difference of rates in points."""
     value = rate.value if isinstance(rate, Mean) else rate
-    return None if value is None else round(100 * value, digits)
+    return None if value is None else round(100 * value, digits) + 0.0  # no minus zero
 
 
 def word(verdict: bool | None) -> str | None:
