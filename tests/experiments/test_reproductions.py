@@ -187,16 +187,16 @@ def test_the_cheapest_plan_is_one_that_keeps_the_promises():
     plans = {
         "auto": entry(0.90, 0.0, 45),
         "historical": entry(0.90, 0.021, 0),
-        "fine-tune-k:rounds=5": entry(0.8949, 0.0, 5),
+        "fine-tune-k:rounds=10": entry(0.8949, 0.0, 5),
         "certified-removal": entry(0.90, 0.0, 1),
-        "retrain-k:rounds=5": entry(0.90, 0.0, 2) | {"diverged": "it grew"},
+        "retrain-k:rounds=10": entry(0.90, 0.0, 2) | {"diverged": "it grew"},
         "accelerated-retrain:rounds=50": entry(0.90, 0.0, 50),
     }
     document = REPRODUCTIONS["frontier"].document(FULL, Results([cell(**plans)]))
     (said,) = [line for line in document.summary if line.startswith("mnist, Adam, backdoor")]
     assert said.endswith("auto needs the least, 45.0 exact rounds (of accelerated-retrain: 50.0).")
     rows = {row[3]: row for row in document.tables[0].rows}
-    assert rows["retrain-k:rounds=5"][4] == "90.0 (diverged in 1 of 1)"
+    assert rows["retrain-k:rounds=10"][4] == "90.0 (diverged in 1 of 1)"
     points = {s.name: s.labels for s in document.figures[0].series}
     assert points["accelerated-retrain"] == ["rounds=50"]
 

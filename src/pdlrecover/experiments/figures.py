@@ -67,6 +67,9 @@ def draw_panels(figures: list[Figure], path: Path) -> Path:
         axis.grid(alpha=0.3)
         if figure.log:
             axis.set_yscale("log")
+        if figure.y.endswith("(%)"):  # a band may be wider than what can be
+            low, high = axis.get_ylim()
+            axis.set_ylim(max(low, -2), min(high, 102))
     beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
     axes[0][-1].legend(legend.values(), legend.keys(), fontsize=7, **beside)
     return _save(drawing, path, digest(figures))

@@ -16,29 +16,37 @@ from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Figure, Series, Table
 from pdlrecover.experiments.forgetting import UNSCORED
 from pdlrecover.experiments.judgement import above, gap, holds, points
+from pdlrecover.experiments.reproductions.attacks import RIVAL, RIVAL_SHARES
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.run import Record
 from pdlrecover.experiments.scale import LEAVERS, TINY_BATCH, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS
 
-RIVAL = "accelerated-retrain"
 EXACT_SECONDS = 0.060
 OPENING_SECONDS = 0.015
 TRIP_SECONDS = 0.001
 VECTORS = ("stored sums", "directions", "removed sums")
 """The openings besides exact rounds that send whole vectors."""
-SHARES = (0.02, 0.05, 0.1, 0.2)
-"""Exact rounds of the -k methods and of accelerated retraining, as shares of the run's."""
+SGD_SHARES = (0.02, 0.05, 0.1, 0.2)
+"""Exact rounds of the methods that take a number of them, as shares of the run's."""
+ADAM_SHARES = (0.1, 0.2, 0.5)
+RIVAL_ADAM_SHARES = (0.05, 0.1, 0.2, 0.35, *RIVAL_SHARES)
+RIVAL_TINY_SHARES = (0.02, 0.035, 0.05, 0.065, 0.08, 0.1, 0.2)
+"""Finer ones for the rival, where it and PDLRecover are near each other."""
+BUDGETED = (RIVAL, "retrain-k", "fine-tune-k", "replay-then-tune")
 
 
-def _plans(rounds: int, *, adam: bool) -> tuple[str, ...]:
-    counts = sorted({max(5, round(rounds * share)) for share in SHARES})
-    if adam:
-        counts = sorted({*counts, *(round(share * rounds) for share in (0.35, 0.5, 0.65, 0.8))})
+def _shares(method: str, *, adam: bool, tiny: bool) -> tuple[float, ...]:
+    if method == RIVAL and (adam or tiny):
+        return RIVAL_ADAM_SHARES if adam else RIVAL_TINY_SHARES
+    return ADAM_SHARES if adam else SGD_SHARES
+
+
+def _plans(rounds: int, *, adam: bool, tiny: bool) -> tuple[str, ...]:
     budgets = [
-        f"{method}:rounds={k}"
-        for method in ("accelerated-retrain", "retrain-k", "fine-tune-k", "replay-then-tune")
-        for k in counts
+        f"{method}:rounds={round(rounds * share)}"
+        for method in BUDGETED
+        for share in _shares(method, adam=adam, tiny=tiny)
     ]
     base = max(2, rounds // 5 if adam else rounds // 40)
     plans = [
@@ -51,8 +59,9 @@ def _plans(rounds: int, *, adam: bool) -> tuple[str, ...]:
 
 def _methods_for(rounds: int, values: dict[str, Any]) -> tuple[str, ...]:
     """Return the plans, and after normal minibatches each rival with its own settings."""
-    rivals = () if "batch_size" in values else tuple(m for m in METHODS if m not in BASELINES)
-    return (*_plans(rounds, adam=values["optimizer"] == "adam"), *rivals)
+    adam, tiny = values["optimizer"] == "adam", "batch_size" in values
+    rivals = () if tiny else tuple(m for m in METHODS if m not in BASELINES)
+    return (*_plans(rounds, adam=adam, tiny=tiny), *rivals)
 
 
 ORIGINALS: dict[str, dict[str, Any]] = {

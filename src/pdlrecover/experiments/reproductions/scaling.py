@@ -14,7 +14,7 @@ FULL_HIDDEN = (12, 38, 126, 380, 1258)
 """Hidden units of the MLP: 10⁴ to 10⁶ parameters on 28×28 images."""
 QUICK_PEERS = (10, 20, 40)
 QUICK_HIDDEN = (8, 32, 128)
-PLAN = {"rounds": 40, "preparation": 6, "period": 12, "final": 4}
+PLAN = {"rounds": 24, "preparation": 4, "period": 10, "final": 2}
 
 
 def _cells(scale: Scale) -> list[Config]:
