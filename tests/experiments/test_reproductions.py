@@ -12,7 +12,7 @@ from pdlrecover.experiments.reproductions.attacks import needed, rivals
 from pdlrecover.experiments.reproductions.frontier import modelled_seconds
 from pdlrecover.experiments.scale import ATTACKS, FULL, QUICK, Scale
 
-MEASURED = ("retrain (s)", "accuracy (%)", "PDLRecover (%)", "openings")
+MEASURED = ("retrain (s)", "accuracy (%)", "pdlrecover (%)", "openings")
 """One of these every table has, and every row has a value of it."""
 TINY = Scale(
     name="quick",
@@ -237,3 +237,11 @@ def test_means_and_spreads_are_over_the_records_that_have_a_value():
     assert mean.percent() == "30.0 ± 14.1"
     assert Results(records).mean("b", "accuracy") is None
     assert len(Results(records).where(seed=1)) == 1
+
+
+def test_the_papers_text_stands_beside_the_counts():
+    assert paper.by_count("har", "pdlrecover", 30, left=False) == 0.92
+    assert paper.by_count("mnist", "poisoned", 60, left=False) == 0.24
+    assert paper.by_count("mnist", "poisoned", 50, left=False) is None
+    assert paper.by_count("mnist", "historical", 50, left=True) == 0.75
+    assert paper.by_count("digits", "historical", 50, left=True) is None

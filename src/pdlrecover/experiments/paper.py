@@ -51,3 +51,25 @@ LEAVER_TIMES: Times = {
     "har": _times((1241, 1249, 1223, 1218, 1248, 1263), (871, 879, 876, 897, 876, 902)),
 }
 """Table II."""
+
+AROUND: dict[str, dict[str, float]] = {
+    "mnist": {"retrain": 0.93, "pdlrecover": 0.91},
+    "fashion-mnist": {"retrain": 0.93, "pdlrecover": 0.91},
+    "har": {"retrain": 0.94, "pdlrecover": 0.92},
+}
+"""What the text says of every number of attackers, "around"."""
+
+POISONED_BY_MOST = {"mnist": 0.24, "fashion-mnist": 0.24, "har": 0.13}
+"""The attacked model's accuracy with 60 attackers, in the text."""
+
+HISTORICAL_AFTER_LEAVERS = 0.75
+"""In the text, of all datasets."""
+
+
+def by_count(dataset: str, method: str, m: int, *, left: bool) -> float | None:
+    """Return what the paper's text says of a method after m peers attacked or left, or None."""
+    if left:
+        return HISTORICAL_AFTER_LEAVERS if method == "historical" and dataset in AROUND else None
+    if method == "poisoned":
+        return POISONED_BY_MOST.get(dataset) if m == COUNTS[-1] else None
+    return AROUND.get(dataset, {}).get(method)
