@@ -24,7 +24,8 @@ from pdlrecover.experiments.scale import FULL, QUICK, Scale
 
 ALL = "all"
 SHOWN_ROWS = 40
-"""Longer tables are left to the page."""
+COLUMN_WIDTH = 8
+"""Longer tables, and wider ones, are left to the page."""
 
 
 def reproduce(
@@ -115,8 +116,11 @@ def _print(document: Document, console: Console) -> None:
     for sentence in document.summary:
         console.print(sentence, markup=False, highlight=False)
     for table in document.tables:
-        long = len(table.rows) > SHOWN_ROWS
-        console.print(f"{table.title}: {len(table.rows)} rows" if long else _grid(table))
+        columns, rows = len(table.columns), len(table.rows)
+        if rows > SHOWN_ROWS or columns * COLUMN_WIDTH > console.width:
+            console.print(f"{table.title}: {rows} rows of {columns} columns, on the page")
+        else:
+            console.print(_grid(table))
 
 
 def _grid(table: Table) -> Grid:
