@@ -32,21 +32,23 @@ def test_the_key_is_of_the_config_without_its_methods_and_of_the_source(monkeypa
 @pytest.mark.slow
 def test_cells_run_once_and_broken_entries_again(tmp_path, monkeypatch):
     seen = []
-    configs = [TINY, replace(TINY, seed=1), replace(TINY, methods=("historical",))]
-    first = run_cells(configs, tmp_path, watcher=seen.append)
-    assert [r["config"]["seed"] for r in first] == [0, 1, 0]
+    configs = [TINY, replace(TINY, seed=1), replace(TINY, seed=2)]
+    more = replace(TINY, methods=("historical",))
+    first = run_cells([*configs, more], tmp_path, watcher=seen.append)
+    assert [r["config"]["seed"] for r in first] == [0, 1, 2, 0]
     assert {"poisoned", "retrain", "historical"} == set(first[0]["methods"])
-    assert seen[-1].done == seen[-1].total == 2
+    assert seen[-1].done == seen[-1].total == 3
 
     monkeypatch.setattr(cells, "_run_missing", lambda *a: pytest.fail("it is all there"))
-    assert run_cells(configs, tmp_path) == first
+    assert run_cells([*configs, more], tmp_path) == first
     monkeypatch.undo()
+    first.pop()
 
-    place = tmp_path / key_of(TINY) / "result.json"
-    for damage in ("{", json.dumps({**first[0], "config": {}}), json.dumps([1])):
-        place.write_text(damage)
-        again, before = run_cells([TINY], tmp_path)[0]["methods"], first[0]["methods"]
-        assert again["retrain"]["accuracy"] == before["retrain"]["accuracy"]
+    damaged = ("{", json.dumps({**first[1], "config": {}}), json.dumps([1]))
+    for config, damage in zip(configs, damaged, strict=True):
+        (tmp_path / key_of(config) / "result.json").write_text(damage)
+    for again, before in zip(run_cells(configs, tmp_path), first, strict=True):
+        assert again["methods"]["retrain"]["accuracy"] == before["methods"]["retrain"]["accuracy"]
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pdlrecover.experiments import paper
-from pdlrecover.experiments.cells import run_cells
+from pdlrecover.experiments.cells import cached, run_cells
 from pdlrecover.experiments.collection import Results
 from pdlrecover.experiments.document import Document
 from pdlrecover.experiments.judgement import holds
@@ -50,22 +50,31 @@ def test_full_experiments_are_what_was_promised():
     assert len(attacks) == 3 * (len(ATTACKS) + 1) * (3 + 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "table-1",
-        "table-3",
-        "figure-leaver-curves",
-        "figure-malicious-count",
-        "figure-rounds",
-        "suspects",
-        "ledger",
-    ],
+WHOLE = (
+    "table-1",
+    "table-3",
+    "figure-leaver-curves",
+    "figure-malicious-count",
+    "figure-rounds",
+    "suspects",
+    "ledger",
 )
-def test_documents_are_made_of_results(name, tmp_path):
+"""Those whose runs are short enough for a test."""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Return a folder with the tiny runs of all of these: many are shared."""
+    folder = tmp_path_factory.mktemp("cache")
+    run_cells([cell for name in WHOLE for cell in REPRODUCTIONS[name].cells(TINY)], folder)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+def test_documents_are_made_of_results(name, cache):
     one = REPRODUCTIONS[name]
-    results = Results(run_cells(one.cells(TINY), tmp_path))
+    results = Results(cached(one.cells(TINY), cache))
     document = one.document(TINY, results)
     assert document.name == name
     assert document.summary
