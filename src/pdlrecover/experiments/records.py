@@ -11,6 +11,7 @@ from typing import Any
 
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.document import Document
+from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.results import documents_from_result
 from pdlrecover.experiments.run import FORMAT, Record
 
@@ -20,7 +21,10 @@ WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
 def read_documents(paths: Sequence[Path]) -> list[Document]:
-    """Return the documents of these folders and files: simulations first, seeds put together."""
+    """Return the documents of these folders and files: simulations first, seeds put together.
+
+    Reproductions follow in the paper's order, then others as they come.
+    """
     results: list[Record] = []
     documents: list[Document] = []
     for file in [file for path in paths for file in _files(path)]:
@@ -41,6 +45,8 @@ def read_documents(paths: Sequence[Path]) -> list[Document]:
                 f"{file} is a record of another format: {_reason(error)}; give a result.json that "
                 "`pdlrecover simulate` wrote, or a document's record"
             ) from error
+    order = {name: place for place, name in enumerate(REPRODUCTIONS)}
+    documents.sort(key=lambda document: order.get(document.name, len(order)))
     return [*documents_from_result(*results), *documents]
 
 

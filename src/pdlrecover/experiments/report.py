@@ -69,11 +69,14 @@ def embedded(value: Any) -> str:
 
 
 def _contents(documents: Sequence[Document]) -> str:
+    """Return what the page has, each with its first sentence: the page in short."""
     links = "".join(
-        f'<li><a href="#document-{i}">{escape(document.title)}</a></li>'
+        f'<li><a href="#document-{i}">{escape(document.title)}</a>'
+        + "".join(f"<p>{escape(sentence)}</p>" for sentence in document.summary[:1])
+        + "</li>"
         for i, document in enumerate(documents)
     )
-    return f'<nav aria-label="Contents"><ol>{links}</ol></nav>'
+    return f'<nav aria-label="In short"><ol>{links}</ol></nav>'
 
 
 def _section(document: Document, index: int, titled: bool) -> str:
@@ -177,7 +180,8 @@ def _kind(places: int | None) -> str:
 def _places(table: Table, column: int) -> int | None:
     """Return how many decimals a column's numbers get, or None for a column of texts.
 
-    One for percentages; otherwise so many that the typical number has three digits.
+    One for percentages; otherwise so many that the typical number has three digits, and no more
+    than any of them was given with.
     """
     cells = [row[column] for row in table.rows]
     numbers = [abs(c) for c in cells if isinstance(c, float | int) and math.isfinite(c)]
@@ -188,7 +192,8 @@ def _places(table: Table, column: int) -> int | None:
     if "%" in table.columns[column]:
         return 1
     typical = sorted(number for number in numbers if number)[sum(map(bool, numbers)) // 2]
-    return max(0, min(6, 2 - math.floor(math.log10(typical))))
+    given = max(len(str(number).partition(".")[2]) for number in numbers)
+    return max(0, min(6, given, 2 - math.floor(math.log10(typical))))
 
 
 def _shown(cell: Cell, places: int | None) -> str:

@@ -40,19 +40,21 @@ def _cells(attack: str, methods: tuple[str, ...]) -> Callable[[Scale], list[Conf
 
 def _table_3(scale: Scale, results: Results) -> Document:
     rows: list[list[Cell]] = []
-    summary = []
+    summary, reached = [], []
     for dataset in scale.datasets:
         of = results.where(dataset=dataset)
         for method in (POISONED, *ALL):
             rows.append(_row(dataset, method, of))
         ours, theirs = of.mean("pdlrecover", "accuracy"), of.mean("retrain", "accuracy")
         if ours and theirs:
-            summary.append(
-                f"{dataset}: PDLRecover reaches {ours.percent()}%, retraining "
-                f"{theirs.percent()}% (mean over {ours.count} seeds)."
-            )
+            reached.append(f"{dataset} {ours.percent()}% ({theirs.percent()}%)")
         if scale.promised:
             summary += _fedrecover(dataset, of)
+    summary.insert(
+        0,
+        f"PDLRecover reaches, and in brackets retraining: {', '.join(reached)}; mean over "
+        f"{len(scale.seeds)} seeds.",
+    )
     table = Table(
         title=f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
         columns=COLUMNS,

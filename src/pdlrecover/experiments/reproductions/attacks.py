@@ -165,9 +165,18 @@ def _document(scale: Scale, results: Results) -> Document:
     return Document(
         name="attacks",
         title="All methods under all attacks",
-        summary=[*notes, *counted],
+        summary=[_headline(verdicts), *notes, *counted],
         tables=[table],
     )
+
+
+def _headline(verdicts: dict[str, list[bool]]) -> str:
+    parts = [
+        f"after {optimizer} in {sum(found)} of {len(found)} cells"
+        for optimizer in ("adam", "sgd")
+        if (found := verdicts.get(f"auto after {optimizer}"))
+    ]
+    return f"auto keeps its promises {' and '.join(parts)}."
 
 
 def _share(optimizer: str, attack: str, method: str) -> float | None:

@@ -31,6 +31,8 @@ def _document(scale: Scale, results: Results) -> Document:
             f"the bound is {found.bound[-1]:.4f}, with Z = {found.z:.4f}, the largest error of an "
             f"estimated mean gradient; Theorem 1 {'holds' if found.holds() else 'is broken'}."
         )
+    held = sum(found.holds() for found in bounds)
+    summary.insert(0, f"Theorem 1 holds with {held} of {len(bounds)} seeds.")
     said = command("bound", scale)
     figures = [
         Figure(
