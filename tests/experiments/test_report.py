@@ -324,6 +324,24 @@ def test_the_page_loads_nothing():
     assert "default-src 'none'" in page
 
 
+def test_a_page_of_several_begins_with_what_each_says_first(tmp_path):
+    for name in ("ledger", "table-3", "bound"):
+        made = Document(name=name, title=f"On {name}", summary=[f"{name} in short.", "More."])
+        (tmp_path / f"{name}.json").write_text(json.dumps(made.record()))
+    documents = read_documents([tmp_path])
+    assert [document.name for document in documents] == ["table-3", "bound", "ledger"]
+    (nav,) = re.findall("<nav.*?</nav>", render(documents))
+    assert re.findall("<p>(.*?)</p>", nav) == [f"{d.name} in short." for d in documents]
+    assert "<nav" not in render(documents[:1])
+
+
+def test_numbers_are_not_shown_finer_than_they_were_given():
+    rows = [["a", 0.03], ["b", -0.05], ["c", 0.1]]
+    table = Table(title="T", columns=["", "points"], rows=rows, command="")
+    page = render([Document(name="d", title="d", summary=[], tables=[table])])
+    assert re.findall('data-value="-?[0-9.]+">(.*?)<', page) == ["0.03", "-0.05", "0.10"]
+
+
 def test_numbers_in_tables_keep_their_value():
     table = Table(
         title="t", columns=["m", "s"], rows=[["a", 1234.5], ["b", None], ["c", 2]], command=""
