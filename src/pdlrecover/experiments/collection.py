@@ -152,7 +152,7 @@ def percent(mean: Mean | None) -> str | None:
 
 def number(mean: Mean | None, digits: int = 2) -> float | None:
     """Return a mean rounded, or None."""
-    return None if mean is None else round(mean.value, digits)
+    return None if mean is None else round(mean.value, digits) + 0.0  # no minus zero
 
 
 def origin(records: Sequence[Record]) -> str:
