@@ -14,6 +14,8 @@ from pdlrecover.experiments.scale import Scale
 MISSED = (0.0, 0.1, 0.25, 0.5)
 ACCUSED = (0.0, 0.1, 0.2, 0.3)
 BACKDOOR = "backdoor success (%)"
+STRONG = 50.0
+"""A backdoor with more success than this is still in the model."""
 COLUMNS = [
     "dataset",
     "missed (% of the attackers)",
@@ -120,8 +122,8 @@ def _row(dataset: str, missed: float, accused: float, of: Results, method: str) 
 
 
 def _summary(rows: list[list[Cell]]) -> list[str]:
-    """Say how far from retraining PDLRecover and auto end at the worst."""
-    lines = []
+    """Say what missed attackers do to retraining itself, and how far from it the others end."""
+    lines = [_missed(rows)]
     for method in METHODS[1:]:
         of = [row for row in rows if row[3] == method]
         gaps = [float(row[5]) for row in of if row[5] is not None]
@@ -132,6 +134,21 @@ def _summary(rows: list[list[Cell]]) -> list[str]:
                 "points of backdoor success from retraining with the same suspects."
             )
     return lines
+
+
+def _missed(rows: list[list[Cell]]) -> str:
+    """Say how much of the backdoor retraining keeps where the fewest attackers are missed."""
+    least = min(float(row[1] or 0) for row in rows if row[1])
+    kept = [
+        float(str(row[6]).split()[0])
+        for row in rows
+        if (row[1], row[2], row[3]) == (least, 0, METHODS[0])
+    ]
+    moral = ": what matters most is to find all of them" if min(kept) > STRONG else ""
+    return (
+        f"With {least:g}% of the attackers missed, retraining itself keeps the backdoor at "
+        f"{min(kept):g}% to {max(kept):g}%{moral}."
+    )
 
 
 REPRODUCTION = Reproduction(
