@@ -41,7 +41,7 @@ from pdlrecover.recovery.methods import parse
 
 LAYERS = ("field", "sharing", "learning", "adversary", "history", "recovery", "engines")
 """What results depend on, besides some of the experiments' own files."""
-OWN = ("config.py", "forgetting.py", "run.py")
+OWN = ("config.py", "curve.py", "forgetting.py", "run.py", "world.py")
 LIBRARIES = ("torch", "numpy")
 APART = ("engines/peers",)
 """What is in those layers and has no part in an experiment."""

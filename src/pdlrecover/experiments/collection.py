@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdlrecover.experiments.document import Series
-from pdlrecover.experiments.forgetting import UNSCORED
+from pdlrecover.experiments.forgetting import TELLING, UNSCORED, gap
 from pdlrecover.experiments.run import POISONED, Record
-
-TELLING = 0.02
-"""The least that the original must remember on average, in nats, for a share of it to tell
-anything: models that never saw the removed data differ from retraining by half of that."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +83,8 @@ class Results(Sequence[Record]):
         if method.split(":")[0] in UNSCORED:
             return None
         names = (method, POISONED, "retrain")
-        found = [[_gap(record["methods"].get(name)) for name in names] for record in self]
-        gaps = [[gap for gap in each if gap is not None] for each in found]
+        found = [[gap(record["methods"].get(name)) for name in names] for record in self]
+        gaps = [[value for value in each if value is not None] for each in found]
         if not gaps or any(len(each) < len(names) for each in gaps):
             return None
         scale = statistics.fmean(original - retrain for _, original, retrain in gaps)
@@ -127,12 +123,6 @@ def kept(config: Record) -> int:
     """Return how many peers were not removed."""
     removed = sum(config.get(who, 0) for who in ("malicious", "accused", "leavers"))
     return int(config["peers"] - removed)
-
-
-def _gap(entry: Record | None) -> float | None:
-    """Return the loss on held-out data minus that on the removed peers' data."""
-    lost, found = ((entry or {}).get(key) for key in ("removed_loss", "held_out_loss"))
-    return None if lost is None or found is None else float(found - lost)
 
 
 def line(name: str, xs: Sequence[float], means: Sequence[Mean | None]) -> Series:

@@ -13,172 +13,29 @@ import json
 import math
 import platform
 import subprocess
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from pdlrecover.adversary import Attack, attack_success
-from pdlrecover.adversary import build as build_attack
-from pdlrecover.engines.population import populate
 from pdlrecover.engines.state import State
 from pdlrecover.errors import HistoryError, RangeError
 from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.curve import Curve, Progress
 from pdlrecover.experiments.forgetting import add_forgetting, losses
-from pdlrecover.federation import Federation
-from pdlrecover.learning import Dataset, accuracy, load, partition
-from pdlrecover.learning.models import build as build_model
+from pdlrecover.experiments.world import World, build, measure
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.methods import Settings, parse
-from pdlrecover.recovery.requests import Stepped, Vector
-from pdlrecover.sharing import Scheme
+from pdlrecover.recovery.requests import Vector
 
 POISONED = "poisoned"
 """The name of the original run among the results."""
 BUDGETED = ("retrain-k", "fine-tune-k", "replay-then-tune")
 """Methods that get as many exact rounds as PDLRecover has used, so they run after it."""
-VALIDATION_SHARE = 0.2
 FORMAT = 1
 
 Record = dict[str, Any]
-
-
-class Progress(Protocol):
-    """Something that shows how far a run is; the command line has one, tests need none."""
-
-    def start(self, name: str, rounds: int) -> None:
-        """Show that a method has begun."""
-
-    def step(self, name: str, round: int, accuracy: float | None) -> None:  # noqa: A002
-        """Show that a round is done; the accuracy is the latest measured."""
-
-    def end(self, name: str) -> None:
-        """Show that a method is done."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class World:
-    """What a config describes: data, attack, and the federation, not yet trained."""
-
-    config: Config
-    dataset: Dataset
-    attack: Attack
-    federation: Federation
-    removed: tuple[int, ...]
-
-
-def build(
-    config: Config,
-    *,
-    data_dir: Path | None = None,
-    history: Path | None = None,
-    resume: bool = False,
-) -> World:
-    """Make the world of a config. The first peers are removed; undetected attackers come next.
-
-    Peers are dealt their data at random, so that which of them attack makes no difference.
-    """
-    dataset = load(config.dataset, data_dir, split=config.split)  # type: ignore[arg-type] # checked there
-    if config.validation:
-        dataset = dataset.validation(VALIDATION_SHARE, config.seed)
-    parts = partition.by_name(
-        config.partition,
-        labels=dataset.train_y.numpy(),
-        subjects=None if dataset.train_subjects is None else dataset.train_subjects.numpy(),
-        peers=config.peers,
-        degree=config.degree,
-        alpha=config.degree,
-        seed=config.seed,
-    )
-    attack = build_attack(
-        config.attack if config.attackers else "none", dataset, **config.attack_strength
-    )
-    removed = tuple(config.removed)
-    population = populate(
-        build_model(config.model, dataset.shape, dataset.classes, config.seed),
-        dataset.train_x,
-        dataset.train_y,
-        parts,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        bound=config.bound,
-        l2=config.l2,
-        malicious=config.attackers,
-        attack=attack,
-    )
-    cohorts = [removed, [p for p in range(config.peers) if p not in removed]]
-    federation = Federation(
-        population,
-        Scheme.for_peers(config.peers, config.tolerance),
-        cohorts=[cohort for cohort in cohorts if cohort],
-        clear=config.clear,
-        folder=history,
-        resume=resume,
-        budget=int(1e9 * config.budget_gb),
-    )
-    return World(
-        config=config, dataset=dataset, attack=attack, federation=federation, removed=removed
-    )
-
-
-class Curve:
-    """Watches a method: measures the model now and then, and tells the progress.
-
-    It counts the method's own steps: one that starts over goes on counting.
-    """
-
-    def __init__(self, world: World, name: str, progress: Progress | None) -> None:
-        self._world, self._name, self._progress = world, name, progress
-        self._last = 0
-        self.model: Vector = world.federation.population.updates.model.initial
-        """The latest."""
-        self.rounds: list[int] = []
-        self.accuracy: list[float] = []
-        self.attack_success: list[float | None] = []
-
-    def __call__(self, step: Stepped) -> None:
-        """Take note of a round."""
-        self._last += 1
-        self.model = step.model
-        if (self._last - 1) % self._world.config.evaluate_every == 0:
-            self.measure(self._last, step.model)
-        if self._progress:
-            latest = self.accuracy[-1] if self.accuracy else None
-            self._progress.step(self._name, self._last, latest)
-
-    def finish(self, model: Vector) -> None:
-        """Take note of the last model."""
-        if not self.rounds or self.rounds[-1] != self._last:
-            self.measure(self._last, model)
-        if self._progress:
-            self._progress.step(self._name, self._last, self.accuracy[-1])
-
-    def measure(self, round: int, model: Vector) -> None:  # noqa: A002
-        """Measure a model on the test part, without and with the trigger."""
-        found = measure(self._world, model)
-        self.rounds.append(round)
-        self.accuracy.append(found["accuracy"])
-        self.attack_success.append(found["attack_success"])
-
-    def record(self) -> Record:
-        """Return the curve for a result record."""
-        return {
-            "round": self.rounds,
-            "accuracy": self.accuracy,
-            "attack_success": self.attack_success,
-        }
-
-
-def measure(world: World, weights: Vector) -> Record:
-    """Return accuracy and backdoor success of a model on the test part."""
-    model = world.federation.population.updates.model
-    test = world.dataset.test_x, world.dataset.test_y
-    return {
-        "accuracy": accuracy(model, weights, *test),
-        "attack_success": attack_success(model, weights, *test, world.attack),
-    }
 
 
 def run(
