@@ -24,6 +24,8 @@ PAGE = ROOT / "docs" / "results.md"
 METHOD_PAGES = ROOT / "docs" / "methods"
 LONGEST = 70
 """Rows of a table; longer ones are cut down to the methods below."""
+FOLDED = 50
+"""Rows of a table; longer ones are folded."""
 MAIN = ("auto", "pdlrecover", "accelerated-retrain")
 PANELS = (
     "accuracy (%) by",
@@ -56,6 +58,7 @@ def page(found: list[Document]) -> str:
     missing = [name for name in REPRODUCTIONS if name not in {d.name for d in found}]
     if missing:
         parts.append(f"Not run in full yet: {', '.join(missing)}.\n")
+    parts += [*(f"- [{document.title}](#{anchor(document.title)})" for document in found), ""]
     for document in found:
         parts += [f"## {document.title}\n", *(f"- {line}" for line in document.summary), ""]
         for name in panels(document):
@@ -75,10 +78,18 @@ def markdown(table: Table) -> list[str]:
         place = table.columns.index("method")
         rows = [row for row in rows if str(row[place]).split(":")[0] in MAIN]
         note = f"{note} The rows of {', '.join(MAIN)}; all are in the document.".strip()
-    lines = [f"**{table.title}**", "", f"| {' | '.join(table.columns)} |"]
+    lines = [f"| {' | '.join(table.columns)} |"]
     lines.append("|---" * len(table.columns) + "|")
     lines += [f"| {' | '.join('–' if c is None else str(c) for c in row)} |" for row in rows]
-    return [*lines, *(["", note] if note else [])]
+    if len(rows) > FOLDED:
+        title = f"<details><summary><b>{table.title}</b> ({len(rows)} rows)</summary>"
+        return [title, "", *lines, *(["", note] if note else []), "", "</details>"]
+    return [f"**{table.title}**", "", *lines, *(["", note] if note else [])]
+
+
+def anchor(title: str) -> str:
+    """Return the name by which a heading is linked to."""
+    return "".join(c for c in title.lower() if c.isalnum() or c in " -").replace(" ", "-")
 
 
 def panels(document: Document) -> dict[str, list[Figure]]:

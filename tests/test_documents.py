@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pdlrecover.experiments.document import Document, Figure, Series
+from pdlrecover.experiments.document import Document, Figure, Series, Table
 from pdlrecover.recovery.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
@@ -119,3 +119,21 @@ def test_a_method_page_shows_its_figure_once_there_is_one(results):
     results.record(curves("auto"))
     results.run()
     assert page.read_text() == empty
+
+
+def test_a_long_table_is_folded_and_every_document_linked(results):
+    def table(rows):
+        return Table(
+            title=f"{rows} rows", columns=["n"], rows=[[n] for n in range(rows)], command=""
+        )
+
+    found = Document(
+        name="bound", title="Theorem 1: how far?", summary=[], tables=[table(50), table(51)]
+    )
+    results.record(found)
+    results.run()
+    text = results.PAGE.read_text()
+    assert "- [Theorem 1: how far?](#theorem-1-how-far)" in text
+    assert "**50 rows**\n\n| n |" in text
+    folded = text.partition("<details><summary><b>51 rows</b> (51 rows)</summary>\n\n| n |")[2]
+    assert "\n| 50 |\n\n</details>" in folded

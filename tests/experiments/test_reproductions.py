@@ -57,6 +57,7 @@ WHOLE = (
     "figure-malicious-count",
     "figure-rounds",
     "suspects",
+    "settings",
     "ledger",
 )
 """Those whose runs are short enough for a test."""
@@ -121,6 +122,30 @@ def cell(seed=0, *, left=False, optimizer="adam", dataset="mnist", **methods):
 
 def scale_config(dataset, optimizer, seed):
     return FULL.config(dataset, seed, optimizer=optimizer).record()
+
+
+@pytest.mark.slow
+def test_without_blocks_pdlrecover_opens_a_vector_in_every_round(cache):
+    one = REPRODUCTIONS["settings"]
+    (table,) = one.document(TINY, Results(cached(one.cells(TINY), cache))).tables
+    opened = {row[2]: row[table.columns.index("vectors opened")] for row in table.rows[:6]}
+    assert opened["pdlrecover:block=1"] == opened["retrain"] == TINY.rounds
+    assert opened["pdlrecover"] < TINY.rounds
+
+
+def test_other_settings_change_what_they_name_and_nothing_else():
+    def changed(config):
+        usual = FULL.config(config.dataset, config.seed, optimizer=config.optimizer)
+        mine, theirs = config.record(), usual.record()
+        return frozenset(key for key in mine if mine[key] != theirs[key]) - {"methods"}
+
+    assert {changed(cell) for cell in REPRODUCTIONS["settings"].cells(FULL)} == {
+        frozenset(),
+        frozenset({"split"}),
+        frozenset({"partition"}),
+        frozenset({"model", "learning_rate"}),
+        frozenset({"model"}),
+    }
 
 
 @pytest.mark.parametrize(
