@@ -47,7 +47,9 @@ def test_full_experiments_are_what_was_promised():
         assert {m for d, m in seeds if d == dataset} == set(paper.COUNTS)
     attacks = REPRODUCTIONS["attacks"].cells(FULL)
     assert len(ATTACKS) >= 9
-    assert len(attacks) == 3 * (len(ATTACKS) + 1) * (3 + 1)
+    assert len(attacks) == 3 * ((len(ATTACKS) + 1) * (3 + 1) + 2 * 2)
+    easy = {c.seed for c in attacks if c.optimizer == "sgd" and c.attack == "backdoor"}
+    assert easy == {0, 1, 2}
 
 
 WHOLE = (
@@ -213,6 +215,10 @@ def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
         "harbackdoor": (49, "yes", 49, "yes"),
         "mnistbad-unlearn": (70, "no", 100, "no"),
     }
+    assert document.summary[0] == (
+        "auto keeps its promises after Adam in 2 of 3 cells and measured by what the rival needs "
+        "in each of them in 1 of 3 cells."
+    )
     assert "auto after adam: holds in 2 of 3 cells." in document.summary
     assert "auto after adam, by the need here: holds in 1 of 3 cells." in document.summary
 
@@ -252,6 +258,47 @@ def test_promises_are_for_runs_of_the_papers_length():
     assert full.tables[0].rows[0][-1] == "no"
     assert quick.tables[0].rows[0][-1] is None
     assert "0 of 1 runs keep to what is promised" in full.summary[-1]
+
+
+def test_an_estimated_round_takes_what_is_beyond_the_exact_ones():
+    def record(peers, model, estimated):
+        fresh = {"fresh sums": {"openings": 24, "numbers": 24 * 1001}}
+        retrain = entry(0.9, None, 24) | {"opened": fresh, "bytes_per_peer": 48e6}
+        retrain["seconds"] = {"processor": 24 * 0.2}
+        ours = entry(0.9, None, 8) | {"seconds": {"processor": 8 * 0.2 + 16 * estimated}}
+        one = cell(retrain=retrain, pdlrecover=ours)
+        one["config"] |= {"peers": peers, "model": model, "rounds": 24}
+        return one
+
+    records = [record(50, "mlp", 0.02), record(200, "mlp-12", 0.1)]
+    document = REPRODUCTIONS["scaling"].document(FULL, Results(records))
+    assert document.tables[0].rows == [
+        [50, 1000, 200.0, 20.0, 0.1, 2.0],
+        [200, 1000, 200.0, 100.0, 0.5, 2.0],
+    ]
+    assert "takes 0.10 to 0.50 of the time" in document.summary[0]
+    by_peers, by_size = document.figures
+    exact, estimated = by_peers.series
+    assert (exact.x, exact.y) == ([50], [pytest.approx(200)])
+    assert (estimated.x, estimated.y) == ([50], [pytest.approx(20)])
+    assert [s.x for s in by_size.series] == [[1000], [1000]]
+
+
+def test_variants_are_kept_that_hold_in_every_cell_of_the_tuning():
+    def record(config, missing):
+        good, bad = (entry(a, None if config.leavers else 0.0, 45) for a in (0.9, 0.8))
+        methods = {m: bad if m == missing else good for m in config.methods if m != "retrain"}
+        one = cell(config.seed, left=bool(config.leavers), **methods)
+        return one | {"config": config.record()}
+
+    cells = REPRODUCTIONS["tuning"].cells(FULL)
+    assert all(c.validation for c in cells)
+    variants = [m for m in cells[0].methods if m.startswith("auto")]
+    records = [record(c, variants[0] if c.dataset == "har" else None) for c in cells]
+    document = REPRODUCTIONS["tuning"].document(FULL, Results(records))
+    assert document.summary[0].startswith(f"{len(variants) - 1} of {len(variants)} variants")
+    kept = document.summary[1].removeprefix("They are: ").removesuffix(".").split(", ")
+    assert kept == variants[1:]
 
 
 def test_modelled_time_counts_exact_rounds_and_openings_of_vectors():

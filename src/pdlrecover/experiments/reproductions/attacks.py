@@ -19,6 +19,7 @@ from pdlrecover.experiments.judgement import above, gap, gaps, holds, points, wo
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
 from pdlrecover.experiments.run import POISONED
 from pdlrecover.experiments.scale import ATTACKS, LEAVERS, Scale
+from pdlrecover.experiments.words import listed
 from pdlrecover.recovery.methods import BASELINES
 
 ALL = (*ATTACKS, LEAVERS)
@@ -26,6 +27,7 @@ RIVAL = "accelerated-retrain"
 RIVAL_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 """The rounds of accelerated retraining that are tried after Adam, as shares of the run's."""
 EASY = ("backdoor", LEAVERS)
+"""Run with all seeds after SGD, too, as the tables and curves of the paper are."""
 EASY_SHARE = 0.7
 """Where the history is worth most, this share of what the rival needs is allowed."""
 COLUMNS = [
@@ -61,7 +63,7 @@ def _cells(scale: Scale) -> list[Config]:
         for optimizer in ("adam", "sgd")
         for dataset in scale.datasets
         for attack in ALL
-        for seed in (scale.seeds if optimizer == "adam" else scale.seeds[:1])
+        for seed in (scale.seeds if optimizer == "adam" or attack in EASY else scale.seeds[:1])
     ]
 
 
@@ -171,12 +173,17 @@ def _document(scale: Scale, results: Results) -> Document:
 
 
 def _headline(verdicts: dict[str, list[bool]]) -> str:
+    readings = {
+        "after Adam": "adam",
+        "measured by what the rival needs in each of them": "adam, by the need here",
+        "after SGD": "sgd",
+    }
     parts = [
-        f"after {optimizer} in {sum(found)} of {len(found)} cells"
-        for optimizer in ("adam", "sgd")
-        if (found := verdicts.get(f"auto after {optimizer}"))
+        f"{told} in {sum(found)} of {len(found)} cells"
+        for told, key in readings.items()
+        if (found := verdicts.get(f"auto after {key}"))
     ]
-    return f"auto keeps its promises {' and '.join(parts)}."
+    return f"auto keeps its promises {listed(parts)}."
 
 
 def _share(optimizer: str, attack: str, method: str) -> float | None:

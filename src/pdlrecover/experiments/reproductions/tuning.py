@@ -43,7 +43,7 @@ COLUMNS = [
     "exact rounds",
     "allowed",
     "holds",
-    "replayed",
+    "replay begun",
 ]
 
 
@@ -64,7 +64,7 @@ def _cells(scale: Scale) -> list[Config]:
 
 
 def _row(of: Results, method: str, attack: str, most: int) -> list[Cell]:
-    replayed = sum("directions" in r["methods"][method]["opened"] for r in of)
+    begun = sum("directions" in r["methods"][method]["opened"] for r in of)
     allowed = EASY_SHARE * most if attack in EASY and method.startswith("auto") else most
     return [
         of[0]["config"]["dataset"],
@@ -77,7 +77,7 @@ def _row(of: Results, method: str, attack: str, most: int) -> list[Cell]:
         number(of.mean(method, "exact_rounds"), 1),
         round(allowed),
         word(holds(of, method, allowed, left=attack == LEAVERS)),
-        f"{replayed} of {len(of)}" if method.startswith("auto") else None,
+        f"{begun} of {len(of)}" if method.startswith("auto") else None,
     ]
 
 
