@@ -158,8 +158,8 @@ def verdict() -> list[str]:
     each = ", ".join(f"{found:g} on {DATASETS[dataset]}" for dataset, found in holding.items())
     missed = [f"{r['attack']} on {DATASETS[r['dataset']]}" for r in mine if r["holds"] == "no"]
     return [
-        f"After a backdoor and after leavers `auto` needs {min(spent):.0f} to {max(spent):.0f} exact "
-        f"rounds. Of the numbers tried, accelerated retraining needs {each}: history saves "
+        f"After a backdoor and after leavers `auto` needs {min(spent):.0f} to {max(spent):.0f} "
+        f"exact rounds. Of the numbers tried, accelerated retraining needs {each}: history saves "
         f"{min(saved):.0f} to {max(saved):.0f}% of the gradients. Over all {len(mine)} "
         "pairs of an attack and a dataset `auto` keeps its promises in "
         f"{sum(r['holds'] == 'yes' for r in mine)}, measured by the {safe} "

@@ -4,8 +4,9 @@ Three originals: SGD, Adam, and SGD with minibatches of two. Several plans of PD
 methods that take a number of rounds; each rival with its authors' settings, and `auto` as it is.
 Exact rounds are the kept peers' gradient evaluations over their number, so that a round in which
 some of them compute counts for its share. The modelled time is that of one peer on a network: an
-exact round costs 60 ms (gradient, dealing, opening), any other opening of a vector 15 ms, and one
-of single numbers a round trip of 1 ms.
+exact round costs 60 ms (gradient, dealing, opening), any other opening of a sum of vectors 15 ms,
+and one of single numbers a round trip of 1 ms. What rivals see of single peers is taken to be sent
+along, for nothing.
 """
 
 import math
