@@ -203,7 +203,7 @@ def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
     waiting = cell(left=True, **rival(99), auto=entry(0.90, None, 45, 0.9))
     waiting["config"] |= {"attack": "bad-unlearn", "undetected": 20, "leavers": 20}
     document = REPRODUCTIONS["attacks"].document(FULL, Results([easy, hard, waiting]))
-    table = document.tables[0]
+    counted, by_cell, table = document.tables
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     ours = {row["dataset"] + row["attack"]: row for row in rows if row["method"] == "auto"}
     verdicts = {
@@ -216,11 +216,12 @@ def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
         "mnistbad-unlearn": (70, "no", 100, "no"),
     }
     assert document.summary[0] == (
-        "auto keeps its promises after Adam in 2 of 3 cells and measured by what the rival needs "
-        "in each of them in 1 of 3 cells."
+        "auto keeps its promises in 2 of 3 cells after Adam and in 1 of 3 cells after Adam, by "
+        "what the rival needs in each cell."
     )
-    assert "auto after adam: holds in 2 of 3 cells." in document.summary
-    assert "auto after adam, by the need here: holds in 1 of 3 cells." in document.summary
+    assert ["auto", "2 of 3", "1 of 3", None] in counted.rows
+    assert ["bad-unlearn", "+0.00, 45 rounds: misses", None] in by_cell.rows
+    assert ["backdoor", "+0.00, 45 rounds", "+0.00, 45 rounds"] in by_cell.rows
 
 
 def test_the_cheapest_plan_is_one_that_keeps_the_promises():

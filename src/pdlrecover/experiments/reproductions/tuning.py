@@ -12,7 +12,7 @@ from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
 from pdlrecover.experiments.judgement import above, gap, gaps, holds, points, word
 from pdlrecover.experiments.reproductions.attacks import EASY, EASY_SHARE, of_attack, rivals
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import SHORT, Reproduction, command
 from pdlrecover.experiments.scale import LEAVERS, Scale
 
 ATTACKS = ("backdoor", LEAVERS, "dba", "lie")
@@ -101,6 +101,7 @@ def _document(scale: Scale, results: Results) -> Document:
         name="tuning",
         title="How the constants of auto were chosen",
         summary=[
+            *([] if scale.promised else [SHORT]),
             f"{len(kept)} of {len(VARIANTS)} variants of auto keep all promises in all of "
             f"{len(scale.datasets) * len(ATTACKS)} cells after Adam, on validation data, over "
             f"{len(scale.seeds)} seeds.",
