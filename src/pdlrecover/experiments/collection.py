@@ -155,7 +155,8 @@ def origin(records: Sequence[Record]) -> str:
     )
     commits = sorted({entry["commit"] for r in records for entry in r["methods"].values()} - {None})
     spent = sum(e["seconds"]["processor"] for r in records for e in r["methods"].values())
-    notes = sorted({record.get("dataset_note") or "" for record in records} - {""})
+    told = (part for r in records for part in (r.get("dataset_note") or "").split("; "))
+    notes = sorted(set(told) - {""})
     parts = [
         f"{len(records)} runs, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
         f"{spent / 3600:.1f} hours of one core",
