@@ -3,16 +3,18 @@ import json
 import re
 import shlex
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 
 import pytest
-from simulated import POISONED, result
+from rich.console import Console
+from simulated import POISONED, entry, result
 from typer.testing import CliRunner
 
 from pdlrecover import cli
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Document, Figure, Series, Table
+from pdlrecover.experiments.document import OPENING, Document, Figure, Series, Table
 from pdlrecover.experiments.records import read_documents
 from pdlrecover.experiments.report import embedded, render
 from pdlrecover.experiments.results import command
@@ -143,6 +145,17 @@ def test_numbers_in_tables_keep_their_value():
     assert '<td class="number">–</td>' in page
 
 
+def test_our_rows_are_marked_by_the_method_they_name():
+    rows = [["mnist", "retrain"], ["pdlrecover", "retrain"], ["mnist", "PDLRecover"]]
+    tables = [
+        Table(title="t", columns=["dataset", heading], rows=rows, command="")
+        for heading in ("method", "other")
+    ]
+    page = render([Document(name="x", title="x", summary=[], tables=tables)])
+    marked = re.findall('<tr class="ours">(.*?)</tr>', page)
+    assert [re.findall(">([^<]+)<", row) for row in marked] == [["mnist", "PDLRecover"]]
+
+
 def written(folder, name, content):
     folder.mkdir(exist_ok=True)
     text = content if isinstance(content, str) else json.dumps(content)
@@ -174,6 +187,14 @@ def test_folders_and_files_are_read(tmp_path):
         ({**result(POISONED), "methods": {"retrain": {}}}, "is a record of another format"),
         ({**result(POISONED), "config": {}}, "another format: '.*' is missing"),
         ({"figures": [], "tables": [], "summary": []}, "is a record of another format"),
+        (
+            {"name": "d", "title": 5, "summary": [], "figures": [], "tables": []},
+            "is a record of another format: title is to be a text, got 5; give",
+        ),
+        (
+            result({**POISONED, "auto": entry(0.9, opened={"k": dict.fromkeys(OPENING, 1)})}),
+            "is a record of another format: ledger 'auto' 'k' of is to be a text, got 1",
+        ),
         (
             {
                 "figures": [],
@@ -213,6 +234,31 @@ def test_the_command_writes_the_page_and_says_where(tmp_path):
     for where in ("page.html", "two"):
         CliRunner().invoke(cli.app, ["report", str(one), "--out", str(tmp_path / where)])
     assert (tmp_path / "page.html").read_text() == (two / "report.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["a[/b].html", "a[red]b.html"])
+def test_brackets_in_a_path_are_only_brackets(tmp_path, name):
+    one = written(tmp_path / "one", "result.json", result(POISONED))
+    page = tmp_path / name
+    done = CliRunner().invoke(cli.app, ["report", str(one), "--out", str(page)])
+    assert done.exit_code == 0, done.exception
+    assert done.output == f"Report: {page}\n"
+    assert page.exists()
+
+
+def test_brackets_in_a_document_are_only_brackets():
+    module = importlib.import_module("pdlrecover.cli.reproduce")
+    console = Console(width=80, file=StringIO())
+    rows = [["[/b]", "[red]"]]
+    tables = [
+        Table(title="[/t]", columns=["[/c]", "[red]"], rows=rows * count, command="")
+        for count in (1, module.SHOWN_ROWS + 1)
+    ]
+    document = Document(name="x", title="[/x]", summary=["[/s]"], tables=tables)
+    module._print(document, console)
+    shown = console.file.getvalue()
+    for text in ("[/x]", "[/s]", "[/t]", "[/c]", "[/b]", "[red]", "[/t]: 41 rows"):
+        assert text in shown
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):

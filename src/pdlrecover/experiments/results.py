@@ -117,10 +117,10 @@ def _table(runs: Runs, commands: str) -> Table:
         if not any(mean is not None and (mean.value or not column.idle) for mean in found):
             continue
         columns.append(column.title)
-        cells.append([mean and mean.value for mean in found])
+        cells.append([None if mean is None else mean.value for mean in found])
         if len(runs) > 1 and column.spread:
             columns.append(f"± {column.title}")
-            cells.append([mean and mean.spread for mean in found])
+            cells.append([None if mean is None else mean.spread for mean in found])
     failed = [sum(map(bool, runs.diverged(name))) for name in runs.methods]
     if any(failed):
         columns.append("diverged")

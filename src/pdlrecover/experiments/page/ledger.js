@@ -10,6 +10,7 @@ const LANES = {
   single: { title: "Single peers’ updates", brief: "Single" },
 };
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const rough = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 0 });
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const NARROW = 640;
 const DENSE = 118; // columns narrower than this leave out what the lane and the table say as well
@@ -99,7 +100,7 @@ function cell(svg, entry, lane, x, y, dense = false) {
     return;
   }
   peers(svg, lane, x + 18, y, entry.openings);
-  const count = dense && entry.openings >= 1e5 ? compact : whole;
+  const count = dense && entry.openings >= 1e5 ? rough : whole;
   draw(svg, "text", { class: `count ${lane}`, x: x + 41, y: y - 1 }, count.format(entry.openings));
   draw(svg, "text", { class: "small", x: x + 41, y: y + 13 }, `${compact.format(entry.numbers)}${dense ? "" : " numbers"}`);
 }
