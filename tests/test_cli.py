@@ -1,3 +1,4 @@
+import importlib
 import io
 import json
 import subprocess
@@ -152,6 +153,14 @@ def test_a_report_of_nothing_is_one_sentence_and_exit_code_2(tmp_path):
     assert result.returncode == 2
     assert result.stderr.startswith(f"error: {tmp_path} has no document.json or result.json")
     assert result.stderr.count("\n") == 1
+
+
+def test_brackets_in_the_folder_of_a_download_are_only_brackets(tmp_path, monkeypatch):
+    module = importlib.import_module("pdlrecover.cli.download")
+    monkeypatch.setattr(module, "fetch", lambda name, folder, show: show(1, 2))
+    result = run("download", "mnist", "--data-dir", str(tmp_path / "a[/b]"))
+    assert result.returncode == 0, result.stderr
+    assert f"mnist is in {tmp_path / 'a[/b]'}" in result.stdout
 
 
 def test_download_knows_what_it_can_fetch(tmp_path):

@@ -64,6 +64,10 @@ def by_hand():
                 "removed sums": {**everybody, "of": "the removed peers together"},
                 "individual": {"openings": 160, "numbers": 12721760, "of": "one peer"},
             },
+            "certified-removal": {
+                "head sums (all)": {"openings": 7, "numbers": 70, "of": "all 200 peers together"},
+                "fresh sums": {"openings": 3, "numbers": 30, "of": "whoever was there"},
+            },
         },
     )
 
@@ -246,7 +250,37 @@ def test_the_ledger_tells_sums_from_single_updates(page):
     assert page.run(f"{picture.format(0)}.querySelectorAll('.count.single').length") == 0
     assert page.run(f"{picture.format(1)}.querySelector('.count.single').textContent") == "160"
     assert page.run(f"{picture.format(1)}.querySelector('.count.kept').textContent") == "81"
-    assert page.run(f"{picture.format(1)}.querySelectorAll('rect.lane').length") == 3
+    assert page.run(f"{picture.format(1)}.querySelectorAll('rect.lane').length") == 5
+
+
+def test_only_sums_over_kept_peers_are_said_to_be_such(page):
+    counts = (
+        "[...document.querySelectorAll('.picture')[1].querySelectorAll('.count')]"
+        ".map(t => [t.classList[1], t.textContent])"
+    )
+    lanes = {"kept": "81", "removed": "81", "single": "160", "all": "7", "other": "3"}
+    assert dict(page.run(counts)) == lanes
+    assert len(page.run(counts)) == len(lanes)
+    wording = {
+        "160 kept peers together": "kept",
+        "150 to 160 kept peers together": "kept",
+        "all 200 peers together": "all",
+        "the removed peers together": "removed",
+        "one peer": "single",
+        "peers that were kept and removed": "other",
+    }
+    assert page.run(f"{json.dumps(list(wording))}.map(laneOf)") == list(wording.values())
+
+
+def test_a_ledger_of_many_kinds_is_not_cut(chromium, tmp_path):
+    ledger = read_documents([RESULTS.parent / "reproductions" / "ledger.json"])
+    chromium.open(write_report(ledger, tmp_path / "report.html"))
+    texts = chromium.run(
+        "[...document.querySelectorAll('.picture text')].map(t => [t.textContent, "
+        "t.getBoundingClientRect().right, t.ownerSVGElement.getBoundingClientRect().right])"
+    )
+    assert {"One sum over all kept peers", "All", "Removed", "Single"} <= {t for t, *_ in texts}
+    assert [text for text, right, edge in texts if right > edge + 1] == []
 
 
 def test_the_command_is_copied(page):

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table as Grid
+from rich.text import Text
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.errors import PlanError
@@ -67,7 +68,7 @@ def reproduce(
         except (KeyboardInterrupt, PlanError) as error:
             stopped = error
         for each, some in cells.items():
-            live.update(f"{each}: putting it together")
+            live.update(Text(f"{each}: putting it together"))
             found = [record for record in cached(some, cache) if record is not None]
             if len(found) == len(some) and (some or not stopped):
                 documents.append(_documented(each, scale, found, folder))
@@ -88,7 +89,7 @@ def _watcher(name: str, live: Live) -> Watcher:
 
     def watch(status: Status) -> None:
         lines = [f"{name}: {status.total - status.done} runs to go", *status.running]
-        live.update("\n  ".join(lines[: 2 + (os.cpu_count() or 1)]))
+        live.update(Text("\n  ".join(lines[: 2 + (os.cpu_count() or 1)])))
 
     return watch
 
@@ -112,21 +113,23 @@ def _write(document: Document, folder: Path) -> None:
 
 
 def _print(document: Document, console: Console) -> None:
-    console.rule(document.title, align="left")
+    console.rule(Text(document.title), align="left")
     for sentence in document.summary:
         console.print(sentence, markup=False, highlight=False)
     for table in document.tables:
         columns, rows = len(table.columns), len(table.rows)
         if rows > SHOWN_ROWS or columns * COLUMN_WIDTH > console.width:
-            console.print(f"{table.title}: {rows} rows of {columns} columns, on the page")
+            console.print(
+                f"{table.title}: {rows} rows of {columns} columns, on the page", markup=False
+            )
         else:
             console.print(_grid(table))
 
 
 def _grid(table: Table) -> Grid:
-    grid = Grid(title=table.title, title_justify="left")
+    grid = Grid(title=Text(table.title), title_justify="left")
     for column in table.columns:
-        grid.add_column(column)
+        grid.add_column(Text(column))
     for row in table.rows:
-        grid.add_row(*("–" if cell is None else str(cell) for cell in row))
+        grid.add_row(*(Text("–" if cell is None else str(cell)) for cell in row))
     return grid

@@ -10,6 +10,11 @@ from pdlrecover.experiments.document import Series
 from pdlrecover.experiments.forgetting import TELLING, UNSCORED, gap
 from pdlrecover.experiments.run import POISONED, Record
 
+LOST = 100.0
+"""A loss on held-out data, in nats, that says a model has diverged: guessing costs about 2."""
+NOISY = ("fedrecovery-noise",)
+"""Methods whose models are noisy by design: a high loss is no divergence."""
+
 
 @dataclass(frozen=True)
 class Mean:
@@ -70,8 +75,12 @@ class Results(Sequence[Record]):
     def accuracy(self, method: str) -> str | None:
         """Return a method's accuracy for a table, which says if it diverged."""
         found = percent(self.mean(method, "accuracy"))
-        lost = sum("diverged" in r["methods"].get(method, {}) for r in self)
+        lost = sum(why is not None for why in self.diverged(method))
         return f"{found} (diverged in {lost} of {len(self)})" if lost else found
+
+    def diverged(self, method: str) -> list[str | None]:
+        """Return for each record why a method counts as diverged there, or None."""
+        return [diverged(method, r["methods"].get(method), r["config"]) for r in self]
 
     def remembered(self, method: str) -> Mean | None:
         """Return the share of the removed data that a method remembers: the original 1, retrain 0.
@@ -93,9 +102,19 @@ class Results(Sequence[Record]):
         return Mean.of([(ours - retrain) / scale for ours, _, retrain in gaps])
 
     def exact_rounds(self, method: str) -> Mean | None:
-        """Return how many rounds' worth of gradients the kept peers have computed."""
-        entries = [(r["methods"].get(method), kept(r["config"])) for r in self]
-        return Mean.of([work(entry, peers) for entry, peers in entries if entry is not None])
+        """Return how many rounds' worth of gradients were computed: by the kept peers, or by all.
+
+        All of them computed for the original model. A count of the rounds that opened a fresh sum
+        would leave out methods whose peers compute without one.
+        """
+        entries = [(r["methods"].get(method), r["config"]) for r in self]
+        return Mean.of(
+            [
+                work(entry, config["peers"] if method == POISONED else kept(config))
+                for entry, config in entries
+                if entry is not None
+            ]
+        )
 
     def curve(self, method: str, key: str = "accuracy") -> Series | None:
         """Return a method's curve over the rounds that all these records have, in percent."""
@@ -112,6 +131,27 @@ class Results(Sequence[Record]):
             y=[statistics.fmean(column) for column in columns],
             spread=[statistics.stdev(c) if len(c) > 1 else 0.0 for c in columns],
         )
+
+
+def diverged(method: str, entry: Record | None, config: Record) -> str | None:
+    """Return why a method counts as diverged in a record, or None if it does not.
+
+    It has left the range of numbers that can be shared, or has ended at a model whose loss on
+    held-out data is not finite or above `LOST`. A loss that is not finite is written as None, and
+    so is that of a run in which nobody was removed: there it says nothing.
+    """
+    if entry is None:
+        return None
+    if "diverged" in entry:
+        return str(entry["diverged"])
+    if "held_out_loss" not in entry or method.split(":")[0] in (*UNSCORED, *NOISY):
+        return None
+    loss = entry["held_out_loss"]
+    if loss is None and kept(config) == config["peers"]:
+        return None
+    if loss is None or not math.isfinite(loss):
+        return "its loss on held-out data is not finite"
+    return f"its loss on held-out data is {loss:,.0f} nats" if loss > LOST else None
 
 
 def work(entry: Record, peers: int) -> float:

@@ -8,8 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from pdlrecover.errors import RecordError
+from pdlrecover.experiments.typed import built, checked
 
 Cell = str | float | int | None
+OPENING: dict[str, type] = {"openings": int, "numbers": int, "of": str}
+"""What a ledger says of a kind of openings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +98,11 @@ class Document:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """Return what `record` wrote down."""
-        values = dict(record)
-        figures = [
-            Figure(**{**f, "series": [Series(**s) for s in f["series"]]})
-            for f in values.pop("figures")
-        ]
-        tables = [Table(**t) for t in values.pop("tables")]
-        facts = [Fact(**f) for f in values.pop("facts", [])]
-        return cls(**values, figures=figures, tables=tables, facts=facts)
+        """Return what `record` wrote down; raise RecordError if a part is of another type."""
+        document = built(cls, record)
+        for method, opened in document.ledger.items():
+            for kind, entry in opened.items():
+                known = checked(entry, dict[str, Any], f"ledger {method!r} {kind!r}")
+                for key, wanted in OPENING.items():
+                    checked(known.get(key), wanted, f"ledger {method!r} {kind!r} {key}")
+        return document

@@ -121,7 +121,7 @@ def _table(table: Table) -> str:
         f'<button type="button">{escape(name)}</button></th>'
         for name, places in zip(table.columns, styles, strict=True)
     )
-    body = "".join(_row(row, styles) for row in table.rows)
+    body = "".join(_row(row, styles, _is_ours(table, row)) for row in table.rows)
     return (
         f'<div class="table"><h3>{escape(table.title)}</h3>'
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(table.title)}">'
@@ -130,13 +130,20 @@ def _table(table: Table) -> str:
     )
 
 
-def _row(row: Sequence[Cell], styles: Sequence[int | None]) -> str:
+def _is_ours(table: Table, row: Sequence[Cell]) -> bool:
+    """Say whether a row is of our method, by the column that names methods."""
+    return any(
+        heading == "method" and isinstance(cell, str) and cell.lower().startswith(OURS)
+        for heading, cell in zip(table.columns, row, strict=True)
+    )
+
+
+def _row(row: Sequence[Cell], styles: Sequence[int | None], ours: bool) -> str:
     cells = []
     for column, (cell, places) in enumerate(zip(row, styles, strict=True)):
         tag = 'th scope="row"' if column == 0 else "td"
         value = "" if _missing(cell) else f' data-value="{escape(str(cell))}"'
         cells.append(f"<{tag}{_kind(places)}{value}>{_shown(cell, places)}</{tag[:2]}>")
-    ours = isinstance(row[0], str) and row[0].lower().startswith(OURS) if row else False
     return ('<tr class="ours">' if ours else "<tr>") + "".join(cells) + "</tr>"
 
 
