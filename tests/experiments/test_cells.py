@@ -8,6 +8,7 @@ from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments import cells
 from pdlrecover.experiments.cells import key_of, run_cells
 from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.files import alone
 from pdlrecover.experiments.run import run
 
 TINY = Config(
@@ -95,7 +96,7 @@ def test_only_damage_is_thrown_away(error, expected):
 def test_a_second_command_waits_for_a_cell_that_the_first_is_at(tmp_path):
     place = tmp_path / key_of(TINY)
     with ThreadPoolExecutor(1) as pool:
-        with cells._alone(place):
+        with alone(place):
             second = pool.submit(cells._run_one, TINY, place, None)
             with pytest.raises(TimeoutError):
                 second.result(timeout=1)
