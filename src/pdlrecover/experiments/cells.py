@@ -31,11 +31,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pdlrecover
-from pdlrecover.errors import HistoryError, LocalError, PlanError
+from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.files import alone
 from pdlrecover.experiments.pool import POLL_SECONDS, run_jobs
-from pdlrecover.experiments.run import Record, begin, run
+from pdlrecover.experiments.run import Record, begin, is_done, run, stored
 from pdlrecover.experiments.scale import TARGETED
 from pdlrecover.recovery.methods import parse
 
@@ -128,15 +128,10 @@ def _merged(configs: Sequence[Config]) -> dict[str, Config]:
 def _cached(config: Config, place: Path) -> Record | None:
     """Return a result that is complete and of this config, or None."""
     try:
-        result: Record = json.loads((place / "result.json").read_text())
-        theirs = {**result["config"], "methods": None}
-        complete = result["complete"] and all(
-            "accuracy" in result["methods"][name] for name in config.methods
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        result = stored(config, place)
+    except (HistoryError, OSError):
         return None
-    mine = {**json.loads(json.dumps(config.record())), "methods": None}
-    return result if complete and theirs == mine else None
+    return result if result is not None and is_done(result, config) else None
 
 
 def _run_missing(
@@ -188,21 +183,13 @@ def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
         try:
             _borrow(config, place)
             result = run(config, place, data_dir=data_dir, progress=progress)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if not _is_damage(error):
+        except HistoryError as error:
+            if isinstance(error.__cause__, OSError):  # the disk is to blame, not what is on it
                 raise
             shutil.rmtree(place, ignore_errors=True)
             result = run(config, place, data_dir=data_dir, progress=progress)
         progress.path.unlink(missing_ok=True)
         return result
-
-
-def _is_damage(error: Exception) -> bool:
-    """Say whether what is stored is to blame: neither the disk nor what was asked for."""
-    cause = error.__cause__ or error
-    if isinstance(cause, OSError):
-        return isinstance(cause, FileNotFoundError | NotADirectoryError | IsADirectoryError)
-    return isinstance(error, HistoryError) or not isinstance(error, LocalError)
 
 
 def _lender(config: Config) -> Config | None:
@@ -223,9 +210,12 @@ def _borrow(config: Config, place: Path) -> None:
     found = _cached(replace(lender, methods=names), place.parent / key)
     if found is None:
         return
+    models = [place.parent / key / "models" / f"{name}.npy" for name in names]
+    if not all(model.exists() for model in models):
+        return
     (place / "models").mkdir(parents=True, exist_ok=True)
-    for name in names:
-        shutil.copy2(place.parent / key / "models" / f"{name}.npy", place / "models")
+    for model in models:
+        shutil.copy2(model, place / "models")
     entries = {name: {**found["methods"][name], "borrowed_from": key} for name in names}
     begin(config, place, entries)
 
