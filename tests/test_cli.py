@@ -3,14 +3,20 @@ import json
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 import pdlrecover
 from pdlrecover.cli import main
+from pdlrecover.errors import PlanError
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.document import Document
+from pdlrecover.experiments.reproductions import Reproduction
 
 PLAN = ["plan", "--peers", "200", "--colluders", "66", "--dropouts", "60", "--liars", "5"]
+EMPTY = {"config": {}, "versions": {}, "commit": None, "seed": 0, "methods": {}}
+"""A record of a run without any method."""
 
 
 @dataclass
@@ -121,6 +127,48 @@ def test_reproduce_lists_what_it_knows():
     result = run("reproduce", "table-99")
     assert result.returncode == 2
     assert "known are all, table-1, table-2, table-3, figure-attack-curves" in result.stderr
+
+
+@pytest.mark.parametrize(("flags", "theirs"), [(["--quick"], ""), ([], " --quick")])
+def test_full_and_quick_reproductions_are_not_mixed(tmp_path, flags, theirs):
+    table = {"title": "a", "columns": [], "rows": [], "command": f"pdlrecover reproduce x{theirs}"}
+    kept = tmp_path / "x.json"
+    kept.write_text(json.dumps({"name": "x", "tables": [table], "figures": []}))
+    before = kept.read_text()
+    result = run("reproduce", "bound", "--out", str(tmp_path), *flags)
+    assert result.returncode == 2
+    assert "give another --out" in result.stderr
+    assert ("is a quick reproduction" if theirs else "is a full reproduction") in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    assert kept.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [(KeyboardInterrupt(), 130, "interrupted; the same"), (PlanError("no rate"), 2, "no rate")],
+)
+def test_what_stops_one_document_loses_no_other(tmp_path, monkeypatch, error, code, said):
+    def stopped(scale, results):
+        raise error
+
+    def made(scale, results):
+        return Document(name="other", title="Other", summary=["It is made."])
+
+    def one(name, document):
+        return Reproduction(name=name, title=name, cells=lambda scale: [], document=document)
+
+    command = sys.modules["pdlrecover.cli.reproduce"]  # the package has the function by that name
+    ready = replace(one("other", made), cells=lambda scale: [Config()])
+    known = {"bound": one("bound", stopped), "other": ready, "last": one("last", stopped)}
+    monkeypatch.setattr(command, "REPRODUCTIONS", known)
+    monkeypatch.setattr(command, "run_cells", lambda *a, **b: None)
+    monkeypatch.setattr(command, "cached", lambda cells, _: [EMPTY for _ in cells])
+    result = run("reproduce", "all", "--quick", "--out", str(tmp_path))
+    assert result.returncode == code
+    assert said in result.stdout + result.stderr
+    assert "It is made." in result.stdout
+    assert (tmp_path / "other.json").exists()
+    assert (tmp_path / "report.html").exists()
 
 
 @pytest.mark.slow

@@ -1,9 +1,13 @@
 import json
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import pdlrecover
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments import cells
 from pdlrecover.experiments.cells import key_of, run_cells
@@ -29,6 +33,23 @@ def test_the_key_is_of_the_config_without_its_methods_and_of_the_source(monkeypa
     before = key_of(TINY)
     monkeypatch.setattr(cells, "source_digest", lambda: "another")
     assert key_of(TINY) != before
+
+
+def test_the_source_is_everything_that_a_run_loads():
+    text = (
+        "import sys, pdlrecover.experiments.run\n"
+        "for name, module in sys.modules.items():\n"
+        "    if name.split('.')[0] == 'pdlrecover': print(module.__file__)"
+    )
+    command = [sys.executable, "-c", text]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    root = Path(pdlrecover.__file__).parent
+    loaded = {Path(line).relative_to(root).as_posix() for line in found.splitlines()}
+    harmless = {"errors.py", "__init__.py", "experiments/__init__.py"}
+    assert harmless < loaded
+    assert loaded - harmless <= set(cells.sources())
+    own = ("config", "curve", "forgetting", "run", "world")
+    assert {f"experiments/{name}.py" for name in own} <= loaded
 
 
 @pytest.mark.slow
@@ -104,9 +125,10 @@ def test_what_is_damaged_is_computed_again(tmp_path, damaged):
     whole = cells._run_one(more, tmp_path / "whole", None)
     place = tmp_path / "cell"
     cells._run_one(quick, place, None)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pdlrecover.experiments.run._recover", interrupted)
-        cells._run_one(more, place, None)
+        with pytest.raises(KeyboardInterrupt):
+            cells._run_one(more, place, None)
     assert (place / damaged).exists()
     (place / damaged).write_text("[1]")
     again = cells._run_one(more, place, None)

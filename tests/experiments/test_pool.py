@@ -11,7 +11,7 @@ import pytest
 from pdlrecover.experiments.pool import DIED, run_jobs
 
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
 from functools import partial
 from pathlib import Path
 from pdlrecover.experiments.pool import run_jobs
@@ -21,6 +21,7 @@ def job(path):
     time.sleep(60)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run without it
     folder = Path(sys.argv[1])
     try:
         run_jobs({str(i): partial(job, folder / str(i)) for i in range(4)}, 1, lambda *a: None)

@@ -100,18 +100,24 @@ def key_of(config: Config) -> str:
 def source_digest() -> str:
     """Return a digest of the source that results depend on."""
     root = Path(pdlrecover.__file__).parent
-    files = [path for layer in LAYERS for path in sorted((root / layer).rglob("*.py"))]
     digest = hashlib.sha256()
-    experiments = [root / "experiments" / name for name in OWN]
-    for path in [*files, root / "federation.py", *experiments]:
-        name = path.relative_to(root).as_posix()
-        if name.startswith(APART):
-            continue
+    for name in sources():
         digest.update(name.encode())
-        digest.update(path.read_bytes())
+        digest.update((root / name).read_bytes())
     for library in LIBRARIES:
         digest.update(f"{library} {version(library)}".encode())
     return digest.hexdigest()
+
+
+def sources() -> list[str]:
+    """Return the files of this package that results depend on, from its root."""
+    root = Path(pdlrecover.__file__).parent
+    files = [path for layer in LAYERS for path in sorted((root / layer).rglob("*.py"))]
+    experiments = [root / "experiments" / name for name in OWN]
+    names = [
+        path.relative_to(root).as_posix() for path in [*files, root / "federation.py", *experiments]
+    ]
+    return [name for name in names if not name.startswith(APART)]
 
 
 def _merged(configs: Sequence[Config]) -> dict[str, Config]:
