@@ -17,7 +17,7 @@ from pathlib import Path
 from pdlrecover.experiments.pool import run_jobs
 
 def job(path):
-    path.touch()
+    path.write_text(str(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
     time.sleep(60)
 
 if __name__ == "__main__":
@@ -78,7 +78,7 @@ def test_an_interruption_ends_all_processes_at_once(tmp_path, send):
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, start_new_session=True, **streams) as process:
         try:
-            _until(lambda: any(folder.iterdir()))
+            _until(lambda: any(path.read_text() for path in folder.iterdir()))
             before = time.monotonic()
             send(process.pid, signal.SIGINT)
             out, err = process.communicate(timeout=20)  # waits for the workers' ends of the pipes
@@ -86,7 +86,7 @@ def test_an_interruption_ends_all_processes_at_once(tmp_path, send):
             process.kill()
     assert time.monotonic() - before < 10  # far from the minute that a job takes
     assert (out, err) == ("interrupted\n", "")
-    assert len(list(folder.iterdir())) == 1
+    assert [path.read_text() for path in folder.iterdir()] == ["True"]  # it was deaf to ctrl-C
 
 
 def _until(condition):

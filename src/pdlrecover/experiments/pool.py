@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
+from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 
 from pdlrecover.errors import PDLRecoverError
@@ -76,6 +77,7 @@ class _Worker:
         self.job: str | None = None
         """The name of what it is at."""
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        ensure_running()  # the tracker of resources, whose start would lift the block
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which is inherited
         try:
             self._process.start()
