@@ -182,6 +182,22 @@ def test_budgets_do_not_depend_on_the_order_of_methods(tmp_path, monkeypatch):
     assert order == ["pdlrecover"]
 
 
+def test_budgets_do_not_depend_on_what_was_run_before(tmp_path):
+    guarded = replace(SMALL, malicious=4, attack="sign-flip", attack_scale=4.0, learning_rate=0.5)
+    alone = replace(guarded, methods=("retrain-k",))
+    both = replace(guarded, methods=("pdlrecover", "retrain-k"))
+    run(alone, tmp_path / "parts")
+    parts, whole = run(both, tmp_path / "parts"), run(both, tmp_path / "whole")
+    planned = guarded.options.schedule.exact_rounds(guarded.rounds)
+    used = whole["methods"]["pdlrecover"]["exact_rounds"]
+    assert used != planned
+    for result in (parts, whole):
+        assert result["methods"]["pdlrecover"]["exact_rounds"] == used
+        assert result["methods"]["retrain-k"]["exact_rounds"] == used
+    own = run(replace(guarded, methods=("retrain-k:rounds=5",)), tmp_path / "own")
+    assert set(own["methods"]) == {"poisoned", "retrain-k:rounds=5"}
+
+
 @pytest.mark.slow
 def test_absent_and_lying_peers_change_nothing(tmp_path):
     quiet = replace(SMALL, clear=False, colluders=2, liars=1, dropouts=4, methods=("pdlrecover",))

@@ -13,10 +13,11 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PDLRecoverError, PlanError
 from pdlrecover.experiments.cells import Status, Watcher, cached, run_cells
 from pdlrecover.experiments.collection import Results, origin
 from pdlrecover.experiments.document import Document, Table
+from pdlrecover.experiments.files import write_whole
 from pdlrecover.experiments.report import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.run import Record
@@ -56,10 +57,11 @@ def reproduce(
     names = list(REPRODUCTIONS) if name == ALL else [name]
     scale = QUICK if quick else FULL
     folder = out or Path("out") / (f"{name}-quick" if quick else name)
+    _check_scale(folder, scale)
     console = Console()
     cells = {each: REPRODUCTIONS[each].cells(scale) for each in names}
     every = [cell for some in cells.values() for cell in some]
-    stopped: KeyboardInterrupt | PlanError | None = None
+    stopped: KeyboardInterrupt | PDLRecoverError | None = None
     documents: list[Document] = []
     with Live(console=console, transient=True) as live:
         try:
@@ -70,8 +72,14 @@ def reproduce(
         for each, some in cells.items():
             live.update(Text(f"{each}: putting it together"))
             found = [record for record in cached(some, cache) if record is not None]
-            if len(found) == len(some) and (some or not stopped):
+            if len(found) < len(some) or (stopped and not some):
+                continue
+            try:
                 documents.append(_documented(each, scale, found, folder))
+            except (KeyboardInterrupt, PDLRecoverError) as error:
+                if isinstance(stopped, KeyboardInterrupt):
+                    raise
+                stopped = error
     for document in documents:
         _print(document, console)
     if documents:
@@ -106,10 +114,24 @@ def _documented(name: str, scale: Scale, records: list[Record], folder: Path) ->
 
 def _write(document: Document, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / f"{document.name}.json"
-    part = place.with_suffix(".part")
-    part.write_text(json.dumps(document.record(), indent=1))
-    part.replace(place)
+    write_whole(folder / f"{document.name}.json", json.dumps(document.record(), indent=1))
+
+
+def _check_scale(folder: Path, scale: Scale) -> None:
+    """Raise if the folder has a document of the other scale, which is not to be mixed with this."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found = json.loads(path.read_text())
+            commands = [part["command"] for part in (*found["tables"], *found["figures"])]
+            small = {QUICK.flags.strip() in command.split() for command in commands}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # it is no document
+        if (scale is not QUICK) in small:
+            theirs, mine = ("full", "quick") if scale is QUICK else ("quick", "full")
+            raise PlanError(
+                f"{path} is a {theirs} reproduction, and a {mine} one was asked for; give another "
+                "--out, so that they are not mixed"
+            )
 
 
 def _print(document: Document, console: Console) -> None:

@@ -4,15 +4,21 @@ Rules:
 
 - A method's result is written as soon as it is there, so an interrupted experiment goes on where
   it was when the same command is given again; the training history stays beside it until the end.
+- A record carries a digest of itself. What is stored and cannot be read, or is not what was
+  written, raises a `HistoryError`; nothing else that goes wrong does.
+- The -k methods get as many exact rounds as PDLRecover has used. So it is run with them, asked for
+  or not, unless they are given `rounds=`: their results do not depend on what was run before.
 - A method that diverges gets the accuracy of the last model it came to, and the entry says so.
 - Noise that a method adds is a function of the seed, so that a result can be repeated.
 - Rates are fractions of 1. Seconds are the engine's: evaluation and progress are not in them.
 """
 
+import hashlib
 import json
 import math
 import platform
 import subprocess
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,7 +38,7 @@ from pdlrecover.recovery.requests import Vector
 POISONED = "poisoned"
 """The name of the original run among the results."""
 BUDGETED = ("retrain-k", "fine-tune-k", "replay-then-tune")
-"""Methods that get as many exact rounds as PDLRecover has used, so they run after it."""
+"""Methods that get as many exact rounds as PDLRecover has used, if they are not given a number."""
 FORMAT = 1
 
 Record = dict[str, Any]
@@ -47,9 +53,10 @@ def run(
 ) -> Record:
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
     out.mkdir(parents=True, exist_ok=True)
-    result = _resumed(config, out) or _fresh_record(config)
-    if result.get("complete") and all(name in result["methods"] for name in config.methods):
+    result = stored(config, out) or _fresh_record(config)
+    if is_done(result, config):
         return result
+    result["config"] = config.record()
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
     world.federation.check_removal(
         world.removed,
@@ -61,7 +68,7 @@ def run(
     _keep(out, POISONED, _train(world, progress, result))
     result["dataset_note"] = world.dataset.note
     _write(out, result)
-    for name in sorted(config.methods, key=lambda name: parse(name)[0] in BUDGETED):
+    for name in _ordered(config.methods):
         if name not in result["methods"]:
             _keep(out, name, _recover(world, name, result, progress))
             _write(out, result)
@@ -83,6 +90,19 @@ def begin(config: Config, out: Path, methods: Record) -> None:
     _write(out, {**_fresh_record(config), "methods": methods})
 
 
+def is_done(result: Record, config: Config) -> bool:
+    """Say whether a record has all that is asked for."""
+    return result["complete"] and all(name in result["methods"] for name in config.methods)
+
+
+def _ordered(methods: Sequence[str]) -> list[str]:
+    """Return the methods to run: those that need PDLRecover's number of exact rounds after it."""
+    after = [name for name in methods if parse(name)[0] in BUDGETED and not parse(name)[1]]
+    before = [name for name in methods if name not in after]
+    needed = ["pdlrecover"] if after and "pdlrecover" not in before else []
+    return [*before, *needed, *after]
+
+
 def _keep(out: Path, name: str, state: State) -> None:
     """Write a method's model beside the record."""
     (out / "models").mkdir(exist_ok=True)
@@ -90,7 +110,13 @@ def _keep(out: Path, name: str, state: State) -> None:
 
 
 def _kept(out: Path, name: str) -> Vector:
-    weights: Vector = np.load(out / "models" / f"{name}.npy", allow_pickle=False)
+    path = out / "models" / f"{name}.npy"
+    if not path.exists():
+        raise HistoryError(f"{path} is missing; delete {out} to run again")
+    try:
+        weights: Vector = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise HistoryError(f"{path} is damaged: {error}; delete {out} to run again") from error
     return weights
 
 
@@ -168,12 +194,13 @@ def _fresh_record(config: Config) -> Record:
             **{name: version(name) for name in ("pdlrecover", "torch", "numpy", "cryptography")},
         },
         "commit": _commit(),
+        "complete": False,
         "methods": {},
     }
 
 
-def _resumed(config: Config, out: Path) -> Record | None:
-    """Return the record of an earlier run of the same config, or None."""
+def stored(config: Config, out: Path) -> Record | None:
+    """Return the record of an earlier run of the same config, or None if there is none."""
     path = out / "result.json"
     if not path.exists():
         return None
@@ -188,19 +215,30 @@ def _resumed(config: Config, out: Path) -> Record | None:
             f"{path} has format {found.get('format')}, and this version writes {FORMAT}; give "
             "another --out, or delete it"
         )
-    mine, theirs = config.record(), dict(found.get("config", {}))
-    mine.pop("methods"), theirs.pop("methods", None)
+    if found.get("digest") != _digest(found):
+        raise HistoryError(
+            f"{path} is damaged, or of an earlier version: its digest is not of what it says; give "
+            "another --out, or delete it"
+        )
+    mine, theirs = config.record(), dict(found["config"])
+    mine.pop("methods"), theirs.pop("methods")
     if mine != theirs:
         differing = sorted(key for key in mine if mine[key] != theirs.get(key))
         raise HistoryError(
             f"{path} is the result of another config, which differs in "
             f"{', '.join(differing) or 'format'}; give another --out, or delete it"
         )
-    found["config"] = config.record()
     return found
 
 
+def _digest(result: Record) -> str:
+    """Return the digest of a record, without the one it may have."""
+    rest = {key: value for key, value in result.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def _write(out: Path, result: Record) -> None:
+    result["digest"] = _digest(result)
     part = out / "result.json.part"
     part.write_text(json.dumps(result, indent=1))
     part.replace(out / "result.json")
