@@ -35,7 +35,7 @@ from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.files import alone
 from pdlrecover.experiments.pool import POLL_SECONDS, run_jobs
-from pdlrecover.experiments.run import Record, begin, is_done, run, stored
+from pdlrecover.experiments.run import POISONED, Record, begin, is_done, run, stored
 from pdlrecover.experiments.scale import TARGETED
 from pdlrecover.recovery.methods import parse
 
@@ -132,12 +132,15 @@ def _merged(configs: Sequence[Config]) -> dict[str, Config]:
 
 
 def _cached(config: Config, place: Path) -> Record | None:
-    """Return a result that is complete and of this config, or None."""
+    """Return a result that is complete and of this config, with its methods only, or None."""
     try:
         result = stored(config, place)
     except (HistoryError, OSError):
         return None
-    return result if result is not None and is_done(result, config) else None
+    if result is None or not is_done(result, config):
+        return None
+    asked = (POISONED, *config.methods)
+    return {**result, "methods": {name: result["methods"][name] for name in asked}}
 
 
 def _run_missing(

@@ -194,7 +194,12 @@ def origin(records: Sequence[Record]) -> str:
         {", ".join(f"{name} {v}" for name, v in r["versions"].items()) for r in records}
     )
     commits = sorted({entry["commit"] for r in records for entry in r["methods"].values()} - {None})
-    spent = sum(e["seconds"]["processor"] for r in records for e in r["methods"].values())
+    spent = sum(
+        entry["seconds"]["processor"]
+        for record in records
+        for entry in record["methods"].values()
+        if "borrowed_from" not in entry
+    )
     told = (part for r in records for part in (r.get("dataset_note") or "").split("; "))
     notes = sorted(set(told) - {""})
     parts = [

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from pdlrecover.engines.state import State
-from pdlrecover.errors import HistoryError, RangeError
+from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.curve import Curve, Progress
 from pdlrecover.experiments.forgetting import add_forgetting, losses
@@ -58,11 +58,15 @@ def run(
         return result
     result["config"] = config.record()
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
-    world.federation.check_removal(
-        world.removed,
-        config.reason,
-        accept_differencing=config.accept_differencing,
-    )
+    try:
+        world.federation.check_removal(
+            world.removed,
+            config.reason,
+            accept_differencing=config.accept_differencing,
+        )
+    except PlanError:
+        world.federation.history.discard()
+        raise
     result["complete"] = False
     _write(out, result)
     _keep(out, POISONED, _train(world, progress, result))
