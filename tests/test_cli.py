@@ -131,6 +131,7 @@ def test_reproduce_lists_what_it_knows():
     result = run("reproduce", "table-99")
     assert result.returncode == 2
     assert "known are all, table-1, table-2, table-3, figure-attack-curves" in result.stderr
+    assert "did you mean table-3?" in run("reproduce", "table3").stderr
 
 
 @pytest.mark.parametrize(("flags", "theirs"), [(["--quick"], ""), ([], " --quick")])

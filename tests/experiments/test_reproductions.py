@@ -216,7 +216,7 @@ def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
         "mnistbad-unlearn": (70, "no", 100, "no"),
     }
     assert document.summary[0] == (
-        "auto keeps its promises in 2 of 3 cells after Adam and in 1 of 3 cells after Adam, by "
+        "auto keeps its promises in 2 of 3 cells after Adam; in 1 of 3 cells after Adam, by "
         "what the rival needs in each cell."
     )
     assert ["auto", "2 of 3", "1 of 3", None] in counted.rows

@@ -1,8 +1,11 @@
 """`pdlrecover reproduce`: a table or figure by name, or all of them."""
 
+import difflib
 import json
 import os
+import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +28,7 @@ from pdlrecover.experiments.runs import add_runs
 from pdlrecover.experiments.scale import FULL, QUICK, Scale
 
 ALL = "all"
+NAMES = "\n".join(f"- `{each.name}`: {each.title}" for each in REPRODUCTIONS.values())
 SHOWN_ROWS = 40
 COLUMN_WIDTH = 8
 """Longer tables, and wider ones, are left to the page."""
@@ -52,8 +56,10 @@ def reproduce(
     Example: pdlrecover reproduce table-3 --data-dir data
     """
     if name != ALL and name not in REPRODUCTIONS:
-        known = ", ".join([ALL, *REPRODUCTIONS])
-        raise PlanError(f"nothing here is called {name!r}; known are {known}")
+        known = [ALL, *REPRODUCTIONS]
+        nearest = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {nearest[0]}? " if nearest else ""
+        raise PlanError(f"nothing here is called {name!r}; {meant}known are {', '.join(known)}")
     names = list(REPRODUCTIONS) if name == ALL else [name]
     scale = QUICK if quick else FULL
     folder = out or Path("out") / (f"{name}-quick" if quick else name)
@@ -65,7 +71,7 @@ def reproduce(
     documents: list[Document] = []
     with Live(console=console, transient=True) as live:
         try:
-            watcher = _watcher(name, live)
+            watcher = _watcher(name, live, console)
             run_cells(every, cache, data_dir=data_dir, watcher=watcher, workers=workers)
         except (KeyboardInterrupt, PlanError) as error:
             stopped = error
@@ -92,12 +98,23 @@ def reproduce(
         raise stopped
 
 
-def _watcher(name: str, live: Live) -> Watcher:
-    """Return what shows how far the runs are: all at once, so that common ones are run once."""
+def _watcher(name: str, live: Live, console: Console) -> Watcher:
+    """Return what shows how far the runs are: all at once, so that common ones are run once.
+
+    What is no terminal gets a line for every run that is done.
+    """
+    begun, said = time.monotonic(), -1
 
     def watch(status: Status) -> None:
-        lines = [f"{name}: {status.total - status.done} runs to go", *status.running]
-        live.update(Text("\n  ".join(lines[: 2 + (os.cpu_count() or 1)])))
+        nonlocal said
+        gone = timedelta(seconds=round(time.monotonic() - begun))
+        line = f"{name}: {status.done} of {status.total} runs done, {gone} gone"
+        if console.is_terminal:
+            lines = [line, *status.running]
+            live.update(Text("\n  ".join(lines[: 2 + (os.cpu_count() or 1)])))
+        elif status.done > said:
+            said = status.done
+            typer.echo(line, err=True)
 
     return watch
 

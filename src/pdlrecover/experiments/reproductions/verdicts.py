@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from pdlrecover.experiments.document import Cell, Table
-from pdlrecover.experiments.words import listed
 
 READINGS = {
     "after Adam": ("adam", "holds"),
@@ -39,7 +38,7 @@ def headline(counted: Table) -> str:
     (ours,) = (row for row in counted.rows if row[0] == "auto")
     told = zip(counted.columns[1:], ours[1:], strict=True)
     parts = [f"in {found} cells {reading}" for reading, found in told if found is not None]
-    return f"auto keeps its promises {listed(parts)}."
+    return f"auto keeps its promises {'; '.join(parts)}."
 
 
 def by_cell(table: Table) -> list[Table]:
