@@ -161,15 +161,16 @@ def verdict() -> list[str]:
     missed = [f"{r['attack']} on {DATASETS[r['dataset']]}" for r in mine if r["holds"] == "no"]
     rival = kept[f"accelerated-retrain:rounds={safe}"]
     return [
-        f"After a backdoor and after leavers `auto` needs {min(spent):.0f} to {max(spent):.0f} "
-        f"exact rounds. Of the numbers tried, accelerated retraining needs {each}: history saves "
-        f"{min(saved):.0f} to {max(saved):.0f}% of the gradients. It does not save time where they "
-        f"are cheap: {_modelled(holding)} Of all {len(mine)} pairs of an attack and a dataset `auto` keeps its promises in "
-        f"{kept['auto'][adam]}, measured by the {safe} rounds with which the rival keeps them in "
-        f"{rival[adam]} (missing: {', '.join(missed) or 'none'}); measured by the rival's best in "
-        f"each pair, in {kept['auto'][here]}; after SGD in {kept['auto'][sgd]}. Plain PDLRecover "
-        f"keeps them in {kept['pdlrecover'][adam]} after Adam and in {kept['pdlrecover'][sgd]} "
-        "after SGD.",
+        f"- **Gradients.** After a backdoor and after leavers `auto` needs {min(spent):.0f} to "
+        f"{max(spent):.0f} exact rounds. Of the numbers tried, accelerated retraining needs "
+        f"{each}: history saves {min(saved):.0f} to {max(saved):.0f}% of the gradients.",
+        f"- **Time and traffic.** Where gradients are cheap it saves neither: {_modelled(holding)}",
+        f"- **Every attack.** Of all {len(mine)} pairs of an attack and a dataset `auto` keeps its "
+        f"promises in {kept['auto'][adam]}, measured by the {safe} rounds with which the rival "
+        f"keeps them in {rival[adam]} (missing: {', '.join(missed) or 'none'}); measured by the "
+        f"rival's best in each pair, in {kept['auto'][here]}; after SGD in {kept['auto'][sgd]}.",
+        f"- **Plain PDLRecover** keeps them in {kept['pdlrecover'][adam]} pairs after Adam and in "
+        f"{kept['pdlrecover'][sgd]} after SGD.",
     ]
 
 
