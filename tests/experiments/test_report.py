@@ -17,7 +17,7 @@ from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import OPENING, Document, Figure, Series, Table
 from pdlrecover.experiments.records import read_documents
 from pdlrecover.experiments.report import embedded, render
-from pdlrecover.experiments.results import command
+from pdlrecover.experiments.results import command, documents_from_result
 
 RESULTS = Path(__file__).parents[2] / "results" / "backdoor"
 NASTY = "</script><img src=x onerror=alert(1)>&\"'\u2028<!--"
@@ -126,7 +126,24 @@ def test_a_page_of_several_begins_with_what_each_says_first(tmp_path):
     assert [document.name for document in documents] == ["table-3", "bound", "ledger"]
     (nav,) = re.findall("<nav.*?</nav>", render(documents))
     assert re.findall("<p>(.*?)</p>", nav) == [f"{d.name} in short." for d in documents]
+    assert '<h2 id="short">In short</h2>' in nav
+    assert re.findall('href="(.*?)"', nav) == [f"#document-{i}" for i in range(3)]
     assert "<nav" not in render(documents[:1])
+
+
+def test_the_sentence_that_says_most_stands_out():
+    first = Document(name="a", title="a", summary=["Most.", "More."])
+    simulated = documents_from_result(result(POISONED))[0]
+    for document, place in [(first, 0), (simulated, 1)]:
+        (said,) = re.findall("<p class=key>(.*?)</p>", render([document]))
+        assert said == document.summary[place]
+        (nav,) = re.findall("<nav.*?</nav>", render([document, first]))
+        assert re.findall("<p>(.*?)</p>", nav) == [document.summary[place], "Most."]
+    assert "PDLRecover reached" in simulated.summary[1]
+    alone = {"poisoned": POISONED["poisoned"]}
+    assert documents_from_result(result(alone))[0].key == 0
+    with pytest.raises(RecordError, match="'a' has no sentence 2, counted from 0"):
+        Document.from_record({**first.record(), "key": 2})
 
 
 def test_numbers_are_not_shown_finer_than_they_were_given():

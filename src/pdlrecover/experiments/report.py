@@ -69,14 +69,14 @@ def embedded(value: Any) -> str:
 
 
 def _contents(documents: Sequence[Document]) -> str:
-    """Return what the page has, each with its first sentence: the page in short."""
+    """Return the page in short: what each document says first, with a link to the rest of it."""
     links = "".join(
         f'<li><a href="#document-{i}">{escape(document.title)}</a>'
-        + "".join(f"<p>{escape(sentence)}</p>" for sentence in document.summary[:1])
+        + "".join(f"<p>{escape(s)}</p>" for s in document.summary[document.key :][:1])
         + "</li>"
         for i, document in enumerate(documents)
     )
-    return f'<nav aria-label="In short"><ol>{links}</ol></nav>'
+    return f'<nav aria-labelledby="short"><h2 id="short">In short</h2><ol>{links}</ol></nav>'
 
 
 def _section(document: Document, index: int, titled: bool) -> str:
@@ -85,7 +85,10 @@ def _section(document: Document, index: int, titled: bool) -> str:
         f'<section class="document" id="document-{index}">',
         f"<h2>{escape(document.title)}</h2>" if titled else "",
         '<div class="summary">',
-        *(f"<p>{escape(sentence)}</p>" for sentence in document.summary),
+        *(
+            f"{'<p class=key>' if i == document.key else '<p>'}{escape(sentence)}</p>"
+            for i, sentence in enumerate(document.summary)
+        ),
         "</div>",
         f'<dl class="facts">{"".join(map(_fact, document.facts))}</dl>' if document.facts else "",
         f'<div class="figures">{figures}</div>' if figures else "",
