@@ -231,6 +231,75 @@ def test_a_table_is_sorted_by_its_headings(page):
     assert page.run(f"{head.format(1)}.getAttribute('aria-sort')") == "none"
 
 
+LONG = "document.querySelector('.fold')"
+
+
+@pytest.fixture
+def long(chromium, tmp_path):
+    """Return a page with a table that is as long and as wide as the widest of ours."""
+    columns = ["optimizer", "dataset", "attack", "method", *(f"number {i}" for i in range(14))]
+    rows = [["adam", "fashion-mnist", "leavers", f"rival-{i}", *[1000 - i] * 14] for i in range(60)]
+    short = Table(title="Short", columns=["method", "of"], rows=[["a", 1]] * 40, command="")
+    table = Table(title="Long", columns=columns, rows=rows, command="run it")
+    document = Document(name="d", title="d", summary=[], tables=[short, table])
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    yield chromium
+    chromium.resize(1280)
+
+
+def scrolled(page):
+    """Return where the held headings begin in the table's window once it is scrolled."""
+    return page.run(
+        "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {"
+        f" const wide = {LONG}.querySelector('.wide'); wide.scrollLeft = 300;"
+        " const at = e => Math.round(e.getBoundingClientRect().left"
+        " - wide.getBoundingClientRect().left);"
+        " const [body, head] = ['tbody tr', 'thead'].map(s => "
+        " [...wide.querySelector(s).querySelectorAll('.held')].map(at));"
+        " done([head, body, wide.querySelector('.edge').getBoundingClientRect().right"
+        " - wide.getBoundingClientRect().left, wide.clientWidth]) })))"
+    )
+
+
+def test_what_a_row_is_stays_beside_it(long):
+    long.run(f"{LONG}.open = true")
+    head, body, right, width = scrolled(long)
+    assert head == body
+    assert head[0] == 0
+    assert sorted(head) == head
+    assert right < 0.6 * width
+    long.resize(400)
+    head, body, right, width = scrolled(long)
+    assert head == body
+    assert max(head[:3]) < 0, "on a phone only the method stays"
+    assert head[3] == 0
+    assert right < 0.6 * width
+
+
+def test_a_long_table_is_folded_and_sorts(long):
+    assert long.run("document.querySelectorAll('.fold').length") == 1
+    assert long.run(f"[{LONG}.open, {LONG}.querySelector('summary').textContent]") == (
+        [False, "60 rows of 18 columns"]
+    )
+    first = f"{LONG}.querySelector('tbody tr').cells[3].textContent"
+    long.run(f"({LONG}.open = true, {LONG}.querySelectorAll('thead button')[9].click())")
+    assert long.run(first) == "rival-59"
+    long.run(f"{LONG}.open = false")
+    long.run(f"addEventListener('beforeprint', () => {{ window.printed = {LONG}.open }})")
+    long.call("Page.printToPDF")
+    assert long.run(f"[window.printed, {LONG}.open]") == [True, False]
+
+
+def test_a_table_says_that_it_goes_on_to_the_side(long):
+    long.run(f"{LONG}.open = true")
+    says = "[...document.querySelectorAll('.hint')].map(h => getComputedStyle(h).display)"
+    scrolled(long)
+    assert long.run(says) == ["none", "block"]
+    shade = f"getComputedStyle({LONG}.querySelector('.sideways'), '::after').content"
+    assert long.run(shade) == '""'
+    assert long.run(f"{LONG}.querySelector('.sideways').classList.contains('right')")
+
+
 def test_the_theme_follows_the_system_until_it_is_chosen(page, path):
     background = "getComputedStyle(document.body).backgroundColor"
     scheme = {"name": "prefers-color-scheme", "value": "dark"}
