@@ -7,8 +7,10 @@ import browser
 import pytest
 
 from pdlrecover.experiments.document import Document, Figure, Series, Table
+from pdlrecover.experiments.palette import looks
 from pdlrecover.experiments.records import read_documents
 from pdlrecover.experiments.report import write_report
+from pdlrecover.recovery.methods import METHODS
 
 RESULTS = Path(__file__).parents[2] / "results" / "backdoor"
 NASTY = "</script><img src=x onerror=window.hurt=1>"
@@ -149,6 +151,74 @@ def test_points_of_more_series_than_colours_are_told_apart(page, scheme):
     )
     drawn = page.run(f"{series}.map(g => [g.dataset.series, {SHAPE}(g.querySelector('.point'))])")
     assert sorted(legend) == sorted(drawn)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_follows_the_palette_and_no_two_lines_look_the_same(chromium, tmp_path, scheme):
+    variants = ["auto:period=9", "Retrain-K", "accelerated-retrain:rounds=60", "somebody"]
+    methods = ["poisoned", *METHODS, *variants]
+    lines = [Series(name=name, x=[1, 2], y=[i, i + 1]) for i, name in enumerate(methods)]
+    figure = Figure(title="All", x="round", y="accuracy", series=lines, command="")
+    document = Document(name="d", title="d", summary=[], figures=[figure])
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    chromium.run(f"document.documentElement.dataset.theme = '{scheme}'")
+    drawn = chromium.run(
+        "[...document.querySelectorAll('g.series')].map(g => [g.dataset.series, (p => "
+        "[getComputedStyle(p).stroke, p.getAttribute('stroke-dasharray')])"
+        "(g.querySelector('path.line'))])"
+    )
+    shade = ["light", "dark"].index(scheme)
+    expected = {
+        name: [
+            "rgb({}, {}, {})".format(*bytes.fromhex(look.colour[shade][1:])),
+            " ".join(map(str, look.dash)),
+        ]
+        for name, look in looks(methods).items()
+    }
+    assert dict(drawn) == expected
+    assert len({tuple(look) for look in expected.values()}) == len(methods)
+
+
+def test_rounds_can_be_seen_on_a_logarithmic_scale(page):
+    figure = "document.querySelectorAll('figure')[2]"
+    button = f"{figure}.querySelector('.scales button')"
+    path = f"{figure}.querySelector('[data-series=pdlrecover] path.line').getAttribute('d')"
+    places = f"[...{path}.matchAll(/([0-9.]+),/g)].map(m => Number(m[1]))"
+    even = page.run(places)
+    assert even[1] - even[0] == pytest.approx(even[4] - even[3], abs=0.2)
+    assert page.run(f"({button}.click(), {button}.getAttribute('aria-pressed'))") == "true"
+    uneven = page.run(places)
+    assert (uneven[0], uneven[4]) == pytest.approx((even[0], even[4]), abs=0.2)
+    assert uneven[1] - uneven[0] == pytest.approx(uneven[3] - uneven[1], abs=0.2), "1, 2 and 4"
+    assert page.run(f"({button}.click(), {places})") == even
+    assert page.run("document.querySelectorAll('figure')[4].querySelector('.scales button')") is (
+        None
+    ), "no points, and not by round"
+
+
+def test_the_round_before_the_first_is_left_out_of_a_logarithmic_scale(chromium, tmp_path):
+    line = Series(name="a", x=[0, 1, 10], y=[1, 2, 3])
+    figure = Figure(title="t", x="round", y="y", series=[line], command="")
+    document = Document(name="d", title="d", summary=[], figures=[figure])
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    assert paths(chromium, 0)[0].count("L") == 2
+    chromium.run("document.querySelector('.scales button').click()")
+    assert paths(chromium, 0)[0].count("L") == 1
+    assert "NaN" not in paths(chromium, 0)[0]
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_large_numbers_at_the_end_of_an_axis_are_not_cut(chromium, tmp_path, width):
+    scaling = read_documents([RESULTS.parent / "reproductions" / "scaling.json"])
+    chromium.open(write_report(scaling, tmp_path / "report.html"))
+    chromium.resize(width)
+    edges = chromium.run(
+        "[...document.querySelectorAll('.plot text')].map(t => [t.textContent, "
+        "t.ownerSVGElement.getBoundingClientRect().right - t.getBoundingClientRect().right])"
+    )
+    chromium.resize(1280)
+    assert "1,000,000" in dict(edges)
+    assert [text for text, room in edges if room < 0] == []
 
 
 def test_a_line_of_one_value_is_a_point_in_the_legend_too(page):

@@ -21,6 +21,7 @@ from string import Template
 from typing import Any
 
 from pdlrecover.errors import RecordError
+from pdlrecover.experiments import palette
 from pdlrecover.experiments.document import Cell, Document, Fact, Figure, Table
 
 SCRIPTS = ("svg.js", "reader.js", "chart.js", "ledger.js", "table.js", "page.js")
@@ -48,8 +49,9 @@ def write_report(documents: Sequence[Document], path: Path) -> Path:
 
 def render(documents: Sequence[Document]) -> str:
     """Return the page of these documents."""
-    style = _part("page.css")
-    script = '"use strict";\n' + "\n".join(_part(name) for name in SCRIPTS)
+    style = palette.style() + _part("page.css")
+    script = f'"use strict";\nconst PALETTE = {embedded(palette.palette())};\n'
+    script += "\n".join(_part(name) for name in SCRIPTS)
     title = documents[0].title if len(documents) == 1 else SEVERAL
     return Template(_part("page.html")).substitute(
         title=escape(title),
@@ -119,6 +121,7 @@ def _figure(figure: Figure, document: int, index: int) -> str:
         f"<figcaption><h3>{escape(figure.title)}</h3></figcaption>"
         '<div class="legend" role="group" aria-label="Series"></div>'
         '<div class="plot"><noscript>Curves are drawn by a script.</noscript></div>'
+        '<div class="scales"></div>'
         f"{_note(figure.note)}{_command(figure.command)}</figure>"
     )
 
