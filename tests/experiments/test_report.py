@@ -278,6 +278,27 @@ def test_brackets_in_a_document_are_only_brackets():
         assert text in shown
 
 
+def test_the_terminal_cuts_no_word_and_leaves_wide_tables_to_the_page():
+    module = importlib.import_module("pdlrecover.cli.reproduce")
+    names = ["accelerated-retrain:rounds=60", "fedrecovery-noise"]
+    headings = ["dataset", "method", "accuracy (%)", "of whom it was opened, and why"]
+    rows = [["fashion-mnist", name, 93.7, "sums over all the kept peers"] for name in names]
+    for more, fits in [(0, True), (5, False)]:
+        console = Console(width=80, file=StringIO())
+        table = Table(
+            title="t",
+            columns=[*headings, *["backdoor"] * more],
+            rows=[[*row, *[None] * more] for row in rows],
+            command="",
+        )
+        module._print(Document(name="x", title="x", summary=[], tables=[table]), console)
+        told = console.file.getvalue()
+        assert "…" not in told
+        assert all((name in told) is fits for name in names)
+        assert ("2 rows of 9 columns, on the page" in told) is not fits
+        assert max(map(len, told.splitlines())) <= 80
+
+
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):
     one = written(tmp_path / "one", "result.json", result(POISONED))
     done = CliRunner().invoke(

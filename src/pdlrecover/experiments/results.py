@@ -49,7 +49,7 @@ COLUMNS = (
     Column("exact rounds", Runs.exact_rounds),
     Column("asked for by the guard", _at("fallback_rounds"), idle=True),
     Column("gradient evaluations", _at("gradient_evaluations")),
-    Column("seconds", _at("seconds", "total")),
+    Column("seconds", Runs.seconds),
     Column("MB sent per peer", _at("bytes_per_peer"), 1e-6),
     Column("distance to retraining", _at("distance_to_retrain")),
 )
