@@ -17,7 +17,7 @@ from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import OPENING, Document, Figure, Series, Table
 from pdlrecover.experiments.records import read_documents
 from pdlrecover.experiments.report import embedded, render
-from pdlrecover.experiments.results import command
+from pdlrecover.experiments.results import command, documents_from_result
 
 RESULTS = Path(__file__).parents[2] / "results" / "backdoor"
 NASTY = "</script><img src=x onerror=alert(1)>&\"'\u2028<!--"
@@ -126,7 +126,24 @@ def test_a_page_of_several_begins_with_what_each_says_first(tmp_path):
     assert [document.name for document in documents] == ["table-3", "bound", "ledger"]
     (nav,) = re.findall("<nav.*?</nav>", render(documents))
     assert re.findall("<p>(.*?)</p>", nav) == [f"{d.name} in short." for d in documents]
+    assert '<h2 id="short">In short</h2>' in nav
+    assert re.findall('href="(.*?)"', nav) == [f"#document-{i}" for i in range(3)]
     assert "<nav" not in render(documents[:1])
+
+
+def test_the_sentence_that_says_most_stands_out():
+    first = Document(name="a", title="a", summary=["Most.", "More."])
+    simulated = documents_from_result(result(POISONED))[0]
+    for document, place in [(first, 0), (simulated, 1)]:
+        (said,) = re.findall("<p class=key>(.*?)</p>", render([document]))
+        assert said == document.summary[place]
+        (nav,) = re.findall("<nav.*?</nav>", render([document, first]))
+        assert re.findall("<p>(.*?)</p>", nav) == [document.summary[place], "Most."]
+    assert "PDLRecover reached" in simulated.summary[1]
+    alone = {"poisoned": POISONED["poisoned"]}
+    assert documents_from_result(result(alone))[0].key == 0
+    with pytest.raises(RecordError, match="'a' has no sentence 2, counted from 0"):
+        Document.from_record({**first.record(), "key": 2})
 
 
 def test_numbers_are_not_shown_finer_than_they_were_given():
@@ -259,6 +276,27 @@ def test_brackets_in_a_document_are_only_brackets():
     shown = console.file.getvalue()
     for text in ("[/x]", "[/s]", "[/t]", "[/c]", "[/b]", "[red]", "[/t]: 41 rows"):
         assert text in shown
+
+
+def test_the_terminal_cuts_no_word_and_leaves_wide_tables_to_the_page():
+    module = importlib.import_module("pdlrecover.cli.reproduce")
+    names = ["accelerated-retrain:rounds=60", "fedrecovery-noise"]
+    headings = ["dataset", "method", "accuracy (%)", "of whom it was opened, and why"]
+    rows = [["fashion-mnist", name, 93.7, "sums over all the kept peers"] for name in names]
+    for more, fits in [(0, True), (5, False)]:
+        console = Console(width=80, file=StringIO())
+        table = Table(
+            title="t",
+            columns=[*headings, *["backdoor"] * more],
+            rows=[[*row, *[None] * more] for row in rows],
+            command="",
+        )
+        module._print(Document(name="x", title="x", summary=[], tables=[table]), console)
+        told = console.file.getvalue()
+        assert "…" not in told
+        assert all((name in told) is fits for name in names)
+        assert ("2 rows of 9 columns, on the page" in told) is not fits
+        assert max(map(len, told.splitlines())) <= 80
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):

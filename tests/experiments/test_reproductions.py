@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import simulated
 
 from pdlrecover.experiments import paper
 from pdlrecover.experiments.cells import cached, run_cells
@@ -10,6 +11,7 @@ from pdlrecover.experiments.judgement import holds
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.reproductions.attacks import needed, rivals
 from pdlrecover.experiments.reproductions.frontier import modelled_seconds
+from pdlrecover.experiments.reproductions.reproduction import command
 from pdlrecover.experiments.scale import ATTACKS, FULL, QUICK, Scale
 
 MEASURED = ("retrain (s)", "accuracy (%)", "pdlrecover (%)", "openings")
@@ -91,6 +93,23 @@ def test_documents_are_made_of_results(name, cache):
     for figure in document.figures:
         assert any(y is not None for series in figure.series for y in series.y)
     assert Document.from_record(json.loads(json.dumps(document.record()))) == document
+
+
+def test_commands_say_where_the_data_are():
+    assert command("table-1", FULL) == "pdlrecover reproduce table-1 --data-dir data"
+    assert command("table-1", QUICK) == "pdlrecover reproduce table-1 --quick"
+
+
+def test_the_ledger_says_what_run_it_is_of():
+    (cell,) = REPRODUCTIONS["ledger"].cells(FULL)
+    methods = {name: simulated.entry(0.9, individual_storage_bytes=0) for name in cell.methods}
+    methods["crab"]["opened"] = {"individual": {"openings": 9, "numbers": 9, "of": "one peer"}}
+    record = {"config": cell.record(), "methods": methods}
+    document = REPRODUCTIONS["ledger"].document(FULL, Results([record]))
+    assert document.summary[0] == "Single peers' updates are seen by crab."
+    assert document.summary[-1] == (
+        "This is one run on mnist: 200 peers, 40 of them removed, 1,000 rounds with sgd, seed 0."
+    )
 
 
 def entry(accuracy, success, exact, remembered=0.0):

@@ -229,10 +229,22 @@ def test_the_terminals_table_fits_into_80_columns():
     }
     rows = shown(result(methods))
     assert rows["accelerated-retrain"][1:] == (
-        ["100.0%", "1.0%", "-0.3", "0.10", "1,000", "112", "12,345", "345.6", "GB"]
+        ["100.0%", "1.0%", "-0.3", "0.10", "1,000", "112", "12345", "345.6", "GB"]
     )
     assert rows["poisoned"][3] == "+98.7"
+    assert "remembered:" in rows
+    assert "remembered:" not in shown(result(POISONED))
     assert "retrain" not in shown(leaving(0, 0.1, 0.1))["method"], "and no backdoor has no column"
+
+
+def test_the_seconds_of_a_run_that_was_resumed_are_not_told():
+    parts = {**POISONED, "poisoned": entry(0.9, 0.995, exact=40, rounds_from_history=30)}
+    whole = {**POISONED, "poisoned": entry(0.9, 0.995, exact=40, rounds_from_history=0)}
+    for methods, page, terminal in [(parts, None, "–"), (whole, 20.0, "20.0")]:
+        assert columns(only(documents_from_result(result(methods))))["seconds"] == [page, 20.0, 5.0]
+        assert shown(result(methods))["poisoned"][5] == terminal
+    both = only(documents_from_result(result(parts), result(whole, seed=1)))
+    assert columns(both)["seconds"][0] is None
 
 
 @pytest.mark.parametrize("loss", [None, float("inf"), 1.9e9])
@@ -278,7 +290,7 @@ def test_seeds_are_put_together_with_their_spread():
 
 
 def test_methods_that_are_not_done_are_named():
-    record = result(POISONED)
+    record = result(dict(POISONED))
     del record["methods"]["pdlrecover"]
     document = only(documents_from_result(record))
     assert document.summary[-1] == "Not finished: pdlrecover."

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table as Grid
@@ -30,8 +32,9 @@ from pdlrecover.experiments.scale import FULL, QUICK, Scale
 ALL = "all"
 NAMES = "\n".join(f"- `{each.name}`: {each.title}" for each in REPRODUCTIONS.values())
 SHOWN_ROWS = 40
-COLUMN_WIDTH = 8
-"""Longer tables, and wider ones, are left to the page."""
+"""Longer tables, and those in which a word would be cut, are left to the page."""
+GAP = 2
+"""Blanks between columns."""
 
 
 def reproduce(
@@ -157,18 +160,33 @@ def _print(document: Document, console: Console) -> None:
         console.print(sentence, markup=False, highlight=False)
     for table in document.tables:
         columns, rows = len(table.columns), len(table.rows)
-        if rows > SHOWN_ROWS or columns * COLUMN_WIDTH > console.width:
-            console.print(
-                f"{table.title}: {rows} rows of {columns} columns, on the page", markup=False
-            )
-        else:
-            console.print(_grid(table))
+        grid = _grid(table, console.width) if rows <= SHOWN_ROWS else None
+        console.print(
+            grid or f"{table.title}: {rows} rows of {columns} columns, on the page", markup=False
+        )
 
 
-def _grid(table: Table) -> Grid:
-    grid = Grid(title=Text(table.title), title_justify="left")
-    for column in table.columns:
-        grid.add_column(Text(column))
-    for row in table.rows:
-        grid.add_row(*(Text("–" if cell is None else str(cell)) for cell in row))
+def _grid(table: Table, width: int) -> Grid | None:
+    """Return a table whose cells break only between words, or None if that is too wide."""
+    rows = [["–" if cell is None else str(cell) for cell in row] for row in table.rows]
+    columns = [list(column) for column in zip(table.columns, *rows, strict=True)]
+    least = [max(map(cell_len, " ".join(each).split()), default=0) for each in columns]
+    most = [max(map(cell_len, each)) for each in columns]
+    room = width + GAP - sum(each + GAP for each in least)
+    if room < 0:
+        return None
+    wanted = sum(most) - sum(least)
+    grid = Grid(
+        title=Text(table.title),
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, GAP - 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
+    for heading, low, high in zip(table.columns, least, most, strict=True):
+        more = high - low if wanted <= room else (high - low) * room // wanted
+        grid.add_column(Text(heading), width=low + more)
+    for row in rows:
+        grid.add_row(*map(Text, row))
     return grid

@@ -12,6 +12,7 @@ from pdlrecover.experiments.seeds import Runs
 from pdlrecover.experiments.summary import divergences
 from pdlrecover.experiments.words import percent, readable
 
+REMEMBERED = "remembered: 1 the original, 0 retraining; on one seed it is noisy, about ±0.3"
 CROWDED = 8
 """So many columns of numbers, beside the methods, stand closer together."""
 
@@ -19,11 +20,13 @@ CROWDED = 8
 def results_table(result: dict[str, Any]) -> Table:
     """Return what each method reached and what it cost, from a result record.
 
-    Below it stands which methods diverged, if any did. It fits into 80 columns: where it is
-    narrower still, or a method's name is long, names are folded and numbers are not cut.
+    Below it stands what is meant by remembered, and which methods diverged, if any did. It fits
+    into 80 columns: where it is narrower still, or a method's name is long, names are folded and
+    numbers are not cut.
     """
     runs = Runs([result])
     columns = _columns(runs)
+    notes = [REMEMBERED] * ("remembered" in columns) + divergences(runs)
     config = result["config"]
     what = (
         f"{config['malicious']} malicious"
@@ -39,7 +42,7 @@ def results_table(result: dict[str, Any]) -> Table:
             f"{mode}"
         ),
         title_justify="left",
-        caption=Text("\n".join(divergences(runs))) or None,
+        caption=Text("\n".join(notes)) or None,
         caption_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1 if len(columns) < CROWDED else 0, 0, 0),
@@ -66,27 +69,27 @@ def _columns(runs: Runs) -> dict[str, dict[str, str]]:
     """
     entries = {name: runs[0]["methods"][name] for name in runs.methods}
     success = {name: entry["attack_success"] for name, entry in entries.items()}
-    columns = {"accu-\nracy": {name: percent(e["accuracy"]) for name, e in entries.items()}}
+    columns = {"acc.": {name: percent(e["accuracy"]) for name, e in entries.items()}}
     if any(value is not None for value in success.values()):
-        columns["back-\ndoor"] = {name: percent(success[name]) for name in entries}
+        columns["back\ndoor"] = {name: percent(success[name]) for name in entries}
         columns["above\nretrain"] = {
             name: _shown(above(runs, name), 100, "+z.1f") for name in entries
         }
     remembered = {name: runs.remembered(name) for name in entries}
     if any(remembered.values()):
-        columns["remem-\nbered"] = {n: _shown(mean, 1, "z.2f") for n, mean in remembered.items()}
+        columns["remembered"] = {n: _shown(mean, 1, "z.2f") for n, mean in remembered.items()}
     columns["exact\nrounds"] = {
         name: _shown(runs.exact_rounds(name), 1, ",.0f") for name in entries
     }
     if any(entry["fallback_rounds"] for entry in entries.values()):
-        columns["by the\nguard"] = {n: str(e["fallback_rounds"]) for n, e in entries.items()}
-    columns["sec-\nonds"] = {n: _seconds(e["seconds"]["total"]) for n, e in entries.items()}
+        columns["by\nguard"] = {n: str(e["fallback_rounds"]) for n, e in entries.items()}
+    columns["time\n(s)"] = {name: _seconds(runs.seconds(name)) for name in entries}
     columns["sent\nby each"] = {n: readable(e["bytes_per_peer"]) for n, e in entries.items()}
     return columns
 
 
-def _seconds(spent: float) -> str:
-    return f"{spent:.1f}" if spent < 100 else f"{spent:,.0f}"
+def _seconds(spent: Mean | None) -> str:
+    return _shown(spent, 1, ".1f" if spent is not None and spent.value < 100 else ".0f")
 
 
 def _shown(mean: Mean | None, factor: float, form: str) -> str:

@@ -84,6 +84,8 @@ class Document:
     title: str
     summary: list[str]
     """A few sentences that a busy person understands."""
+    key: int = 0
+    """Which of them says most: it stands out, and stands for the document on a page of many."""
     facts: list[Fact] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
@@ -91,6 +93,10 @@ class Document:
     """By method: what it opened, as in the result records: {kind: {openings, numbers, of}}."""
     note: str = ""
     """Where it comes from: versions, commit, seeds."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.key < max(1, len(self.summary)):
+            raise RecordError(f"{self.title!r} has no sentence {self.key}, counted from 0")
 
     def record(self) -> dict[str, Any]:
         """Return it as plain values."""

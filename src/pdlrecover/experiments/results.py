@@ -11,7 +11,7 @@ from pdlrecover.experiments.document import Cell, Document, Figure, Series, Tabl
 from pdlrecover.experiments.judgement import above
 from pdlrecover.experiments.run import Record
 from pdlrecover.experiments.seeds import Runs, by_experiment
-from pdlrecover.experiments.summary import facts, headline, sentences
+from pdlrecover.experiments.summary import facts, headline, key, sentences
 from pdlrecover.experiments.words import listed
 
 CURVES = {"accuracy": "Accuracy", "attack_success": "Backdoor success"}
@@ -49,7 +49,7 @@ COLUMNS = (
     Column("exact rounds", Runs.exact_rounds),
     Column("asked for by the guard", _at("fallback_rounds"), idle=True),
     Column("gradient evaluations", _at("gradient_evaluations")),
-    Column("seconds", _at("seconds", "total")),
+    Column("seconds", Runs.seconds),
     Column("MB sent per peer", _at("bytes_per_peer"), 1e-6),
     Column("distance to retraining", _at("distance_to_retrain")),
 )
@@ -82,6 +82,7 @@ def _document(runs: Runs) -> Document:
         name=runs.config["dataset"],
         title=headline(runs),
         summary=sentences(runs),
+        key=key(runs),
         facts=facts(runs),
         figures=[
             figure for key in CURVES for figure in [_figure(runs, key, commands)] if figure.series

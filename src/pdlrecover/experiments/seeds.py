@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from pdlrecover.experiments.collection import Results, kept
+from pdlrecover.experiments.collection import Mean, Results, kept
 from pdlrecover.experiments.run import POISONED, Record
 
 
@@ -50,6 +50,12 @@ class Runs(Results):
         """Return a method's number, averaged over the seeds; None if a seed has none."""
         found = self.mean(method, *path)
         return None if found is None or found.count < len(self) else found.value
+
+    def seconds(self, method: str) -> Mean | None:
+        """Return how long a method took; None if it was resumed: earlier time is not counted."""
+        if any(self.values(method, "rounds_from_history")):
+            return None
+        return self.mean(method, "seconds", "total")
 
 
 def by_experiment(records: Iterable[Record]) -> list[Runs]:

@@ -36,6 +36,11 @@ def sentences(runs: Runs) -> list[str]:
     return [sentence for sentence in [*made, *_cautions(runs)] if sentence]
 
 
+def key(runs: Runs) -> int:
+    """Return which sentence says most: what was reached, after the setting, where ours ran."""
+    return int(OURS in runs.methods)
+
+
 def facts(runs: Runs) -> list[Fact]:
     """Return the few numbers to look at first; none where our method did not run."""
     if OURS not in runs.methods:
