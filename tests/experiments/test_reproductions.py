@@ -255,6 +255,10 @@ def test_the_cheapest_plan_is_one_that_keeps_the_promises():
     document = REPRODUCTIONS["frontier"].document(FULL, Results([cell(**plans)]))
     (said,) = [line for line in document.summary if line.startswith("mnist, Adam, backdoor")]
     assert said.endswith("auto needs the least, 45.0 exact rounds (of accelerated-retrain: 50.0).")
+    assert document.summary[0] == (
+        "The promises are kept with the fewest exact rounds by auto in 1 of the 1 settings in "
+        "which that can be told."
+    )
     rows = {row[3]: row for row in document.tables[0].rows}
     assert rows["retrain-k:rounds=10"][4] == "90.0 (diverged in 1 of 1)"
     points = {s.name: s.labels for s in document.figures[0].series}
