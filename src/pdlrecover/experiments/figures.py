@@ -17,6 +17,8 @@ from pdlrecover.experiments.palette import Look, looks, palette
 ORIGINAL = "poisoned"
 MARKERS = "os^DvX"
 """The shapes of points."""
+SHOWN_POINTS = 12
+"""Of accuracies drawn as points, what lies so many points under the best, or less, is shown."""
 
 
 def draw_curves(result: dict[str, Any], path: Path) -> Path:
@@ -72,6 +74,9 @@ def draw_panels(figures: list[Figure], path: Path) -> Path:
         if figure.y.endswith("(%)"):  # a band may be wider than what can be
             low, high = axis.get_ylim()
             axis.set_ylim(max(low, -2), min(high, 102))
+        values = [v for s in figure.series if s.points for v in s.y if v is not None]
+        if figure.y.startswith("accuracy") and values:
+            axis.set_ylim(max(axis.get_ylim()[0], max(values) - SHOWN_POINTS), max(values) + 1)
     beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
     axes[0][-1].legend(legend.values(), legend.keys(), fontsize=7, **beside)
     return _save(drawing, path, digest(figures))
