@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pdlrecover.experiments.document import Document, Figure, Table
-from pdlrecover.experiments.figures import draw_panels, fresh
+from pdlrecover.experiments.figures import SHOWN_POINTS, draw_panels, fresh
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.words import listed
 
@@ -61,8 +61,12 @@ def page(found: list[Document]) -> str:
     parts += [*(f"- [{document.title}](#{anchor(document.title)})" for document in found), ""]
     for document in found:
         parts += [f"## {document.title}\n", *(f"- {line}" for line in document.summary), ""]
-        for name in panels(document):
+        for name, figures in panels(document).items():
             parts.append(f"![{document.title}](figures/{name})\n")
+            if figures[0].y.startswith("accuracy") and any(s.points for s in figures[0].series):
+                parts.append(
+                    f"What is more than {SHOWN_POINTS} points under the best is not shown.\n"
+                )
         for table in document.tables:
             parts += [*markdown(table), ""]
         parts += [document.note, ""] if document.note else []

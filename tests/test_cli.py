@@ -1,7 +1,11 @@
+import importlib
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
@@ -9,8 +13,14 @@ import pytest
 
 import pdlrecover
 from pdlrecover.cli import main
+from pdlrecover.errors import PlanError
+from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.document import Document
+from pdlrecover.experiments.reproductions import Reproduction
 
 PLAN = ["plan", "--peers", "200", "--colluders", "66", "--dropouts", "60", "--liars", "5"]
+EMPTY = {"config": {}, "versions": {}, "commit": None, "seed": 0, "methods": {}}
+"""A record of a run without any method."""
 
 
 @dataclass
@@ -121,6 +131,80 @@ def test_reproduce_lists_what_it_knows():
     result = run("reproduce", "table-99")
     assert result.returncode == 2
     assert "known are all, table-1, table-2, table-3, figure-attack-curves" in result.stderr
+    assert "did you mean table-3?" in run("reproduce", "table3").stderr
+
+
+@pytest.mark.parametrize(("flags", "theirs"), [(["--quick"], ""), ([], " --quick")])
+def test_full_and_quick_reproductions_are_not_mixed(tmp_path, flags, theirs):
+    table = {"title": "a", "columns": [], "rows": [], "command": f"pdlrecover reproduce x{theirs}"}
+    kept = tmp_path / "x.json"
+    kept.write_text(json.dumps({"name": "x", "tables": [table], "figures": []}))
+    before = kept.read_text()
+    result = run("reproduce", "bound", "--out", str(tmp_path), *flags)
+    assert result.returncode == 2
+    assert "give another --out" in result.stderr
+    assert ("is a quick reproduction" if theirs else "is a full reproduction") in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    assert kept.read_text() == before
+
+
+@pytest.mark.parametrize("where", ["in the runs", "in a document"])
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [(KeyboardInterrupt(), 130, "interrupted; the same"), (PlanError("no rate"), 2, "no rate")],
+)
+def test_what_stops_a_reproduction_loses_no_document(
+    tmp_path, monkeypatch, where, error, code, said
+):
+    def stopped(*args, **more):
+        raise error
+
+    def made(scale, results):
+        return Document(name="other", title="Other", summary=["It is made."])
+
+    def one(name, document, *cells):
+        return Reproduction(name=name, title=name, cells=lambda scale: cells, document=document)
+
+    command = sys.modules["pdlrecover.cli.reproduce"]  # the package has the function by that name
+    known = [one("bound", stopped), one("other", made, Config()), one("last", stopped)]
+    monkeypatch.setattr(command, "REPRODUCTIONS", {each.name: each for each in known})
+    runs = stopped if where == "in the runs" else lambda *args, **more: None
+    monkeypatch.setattr(command, "run_cells", runs)
+    monkeypatch.setattr(command, "cached", lambda cells, _: [EMPTY for _ in cells])
+    result = run("reproduce", "all", "--quick", "--out", str(tmp_path))
+    assert result.returncode == code
+    assert said in result.stdout + result.stderr
+    assert "It is made." in result.stdout
+    assert (tmp_path / "other.json").exists()
+    assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_reproduction_ends_soon(tmp_path):
+    cache = tmp_path / "cache"
+    text = (
+        "import signal\nfrom pdlrecover.cli import main\n"
+        "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n    main()\n"
+    )
+    (tmp_path / "command.py").write_text(text)
+    flags = ["--quick", "--out", str(tmp_path / "out"), "--cache", str(cache), "--workers", "1"]
+    command = [sys.executable, str(tmp_path / "command.py"), "reproduce", "attacks", *flags]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, start_new_session=True, **streams) as process:
+        try:
+            end = time.monotonic() + 120
+            while not list(cache.glob("*/progress")) and time.monotonic() < end:
+                time.sleep(0.1)
+            before = time.monotonic()
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert time.monotonic() - before < 10
+    assert (process.returncode, err) == (130, "")
+    assert "interrupted; the same command goes on" in out
+    assert len(list(cache.glob("*/result.json"))) <= 2
 
 
 @pytest.mark.slow
@@ -152,6 +236,14 @@ def test_a_report_of_nothing_is_one_sentence_and_exit_code_2(tmp_path):
     assert result.returncode == 2
     assert result.stderr.startswith(f"error: {tmp_path} has no document.json or result.json")
     assert result.stderr.count("\n") == 1
+
+
+def test_brackets_in_the_folder_of_a_download_are_only_brackets(tmp_path, monkeypatch):
+    module = importlib.import_module("pdlrecover.cli.download")
+    monkeypatch.setattr(module, "fetch", lambda name, folder, show: show(1, 2))
+    result = run("download", "mnist", "--data-dir", str(tmp_path / "a[/b]"))
+    assert result.returncode == 0, result.stderr
+    assert f"mnist is in {tmp_path / 'a[/b]'}" in result.stdout
 
 
 def test_download_knows_what_it_can_fetch(tmp_path):

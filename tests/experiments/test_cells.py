@@ -1,14 +1,20 @@
 import json
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import pdlrecover
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments import cells
 from pdlrecover.experiments.cells import key_of, run_cells
 from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.files import alone
 from pdlrecover.experiments.run import run
+from pdlrecover.recovery.methods import METHODS, Entry
 
 TINY = Config(
     peers=8,
@@ -29,6 +35,23 @@ def test_the_key_is_of_the_config_without_its_methods_and_of_the_source(monkeypa
     assert key_of(TINY) != before
 
 
+def test_the_source_is_everything_that_a_run_loads():
+    text = (
+        "import sys, pdlrecover.experiments.run\n"
+        "for name, module in sys.modules.items():\n"
+        "    if name.split('.')[0] == 'pdlrecover': print(module.__file__)"
+    )
+    command = [sys.executable, "-c", text]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    root = Path(pdlrecover.__file__).parent
+    loaded = {Path(line).relative_to(root).as_posix() for line in found.splitlines()}
+    harmless = {"errors.py", "__init__.py", "experiments/__init__.py"}
+    assert harmless < loaded
+    assert loaded - harmless <= set(cells.sources())
+    own = ("config", "curve", "forgetting", "run", "world")
+    assert {f"experiments/{name}.py" for name in own} <= loaded
+
+
 @pytest.mark.slow
 def test_cells_run_once_and_broken_entries_again(tmp_path, monkeypatch):
     seen = []
@@ -36,7 +59,8 @@ def test_cells_run_once_and_broken_entries_again(tmp_path, monkeypatch):
     more = replace(TINY, methods=("historical",))
     first = run_cells([*configs, more], tmp_path, watcher=seen.append)
     assert [r["config"]["seed"] for r in first] == [0, 1, 2, 0]
-    assert {"poisoned", "retrain", "historical"} == set(first[0]["methods"])
+    assert list(first[0]["methods"]) == ["poisoned", "retrain"], "only what was asked for"
+    assert list(first[3]["methods"]) == ["poisoned", "historical"]
     assert seen[-1].done == seen[-1].total == 3
 
     monkeypatch.setattr(cells, "_run_missing", lambda *a: pytest.fail("it is all there"))
@@ -74,28 +98,75 @@ def test_a_run_that_fails_loses_nothing(tmp_path, monkeypatch):
     assert kept.exists()
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (HistoryError("round 3 is damaged"), True),
-        (ValueError("no array"), True),
-        (FileNotFoundError(2, "no model"), True),
-        (OSError(28, "no space left"), False),
-        (PlanError("it did not come to its optimum"), False),
-    ],
-)
-def test_only_damage_is_thrown_away(error, expected):
-    assert cells._is_damage(error) is expected
-    full = HistoryError("round 3 could not be written")
-    full.__cause__ = OSError(28, "no space left")
-    assert not cells._is_damage(full)
+@pytest.mark.parametrize("mistake", [ValueError("shapes"), KeyError("a"), TypeError("none")])
+def test_a_mistake_in_a_method_deletes_nothing(tmp_path, monkeypatch, mistake):
+    def mistaken(run, settings):
+        raise mistake
+
+    monkeypatch.setitem(METHODS, "mistaken", Entry(mistaken))
+    place = tmp_path / "cell"
+    quick = replace(TINY, rounds=2, methods=("historical",))
+    found = cells._run_one(quick, place, None)
+    kept = place / "models" / "historical.npy"
+    before = kept.stat().st_mtime_ns
+    with pytest.raises(type(mistake)):
+        cells._run_one(replace(quick, methods=("historical", "mistaken")), place, None)
+    assert kept.stat().st_mtime_ns == before
+    left = json.loads((place / "result.json").read_text())
+    assert left["methods"]["historical"] == found["methods"]["historical"]
+
+
+@pytest.mark.parametrize("damaged", ["models/historical.npy", "history/layout.json", "result.json"])
+def test_what_is_damaged_is_computed_again(tmp_path, damaged):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    quick = replace(TINY, rounds=2, methods=("historical",))
+    more = replace(quick, methods=("historical", "retrain"))
+    whole = cells._run_one(more, tmp_path / "whole", None)
+    place = tmp_path / "cell"
+    cells._run_one(quick, place, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pdlrecover.experiments.run._recover", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cells._run_one(more, place, None)
+    assert (place / damaged).exists()
+    (place / damaged).write_text("[1]")
+    again = cells._run_one(more, place, None)
+    for name in ("poisoned", *more.methods):
+        for key in ("accuracy", "curve", "distance_to_retrain"):
+            assert again["methods"][name][key] == whole["methods"][name][key]
+
+
+def test_a_full_disk_deletes_nothing(tmp_path, monkeypatch):
+    def failing(*args, **more):
+        raise HistoryError("round 3 could not be written") from OSError(28, "no space left")
+
+    (tmp_path / "cell").mkdir()
+    monkeypatch.setattr(cells, "run", failing)
+    with pytest.raises(HistoryError, match="round 3"):
+        cells._run_one(TINY, tmp_path / "cell", None)
+    assert (tmp_path / "cell").exists()
+
+
+def test_an_entry_is_trusted_as_it_was_written_and_no_other(tmp_path):
+    quick = replace(TINY, rounds=2, methods=("historical",))
+    place = tmp_path / key_of(quick)
+    result = run(quick, place)
+    assert cells.cached([quick], tmp_path) == [result]
+    changed = json.loads(json.dumps(result))
+    changed["methods"]["historical"]["accuracy"] = None
+    bare = {"config": quick.record(), "format": 1, "complete": True}
+    for entry in (changed, {**bare, "methods": {"historical": {"accuracy": None}}}, bare):
+        (place / "result.json").write_text(json.dumps(entry))
+        assert cells.cached([quick], tmp_path) == [None]
 
 
 @pytest.mark.slow
 def test_a_second_command_waits_for_a_cell_that_the_first_is_at(tmp_path):
     place = tmp_path / key_of(TINY)
     with ThreadPoolExecutor(1) as pool:
-        with cells._alone(place):
+        with alone(place):
             second = pool.submit(cells._run_one, TINY, place, None)
             with pytest.raises(TimeoutError):
                 second.result(timeout=1)

@@ -3,7 +3,8 @@ import re
 from dataclasses import replace
 
 from pdlrecover.experiments.document import Figure, Series
-from pdlrecover.experiments.figures import draw_curves, draw_panels, fresh, look
+from pdlrecover.experiments.figures import draw_curves, draw_panels, drawn, fresh
+from pdlrecover.experiments.palette import Look, looks
 
 
 def figure(*series, log=False):
@@ -16,10 +17,14 @@ def markers(path):
     return set(drawn)
 
 
+PLAIN = Look(colour=("#000000", "#ffffff"), dash=(), shape=0)
+
+
 def test_thirty_series_all_look_different():
+    styles = looks([f"s{i}" for i in range(30)]).values()
     for points in (True, False):
-        looks = [look(place, [1.0, 2.0], points=points) for place in range(30)]
-        assert len({tuple(sorted(each.items())) for each in looks}) == 30
+        made = [drawn(style, [1.0, 2.0], points=points) for style in styles]
+        assert len({str(sorted(each.items())) for each in made}) == 30
 
 
 def test_points_of_twelve_series_have_twelve_markers(tmp_path):
@@ -28,9 +33,9 @@ def test_points_of_twelve_series_have_twelve_markers(tmp_path):
 
 
 def test_a_value_without_neighbours_gets_a_marker():
-    assert look(0, [1.0])["markevery"] == [0]
-    assert look(0, [1.0, math.nan, 2.0, 3.0, math.nan, 4.0])["markevery"] == [0, 5]
-    assert "marker" not in look(0, [1.0, 2.0, math.nan])
+    assert drawn(PLAIN, [1.0])["markevery"] == [0]
+    assert drawn(PLAIN, [1.0, math.nan, 2.0, 3.0, math.nan, 4.0])["markevery"] == [0, 5]
+    assert "marker" not in drawn(PLAIN, [1.0, 2.0, math.nan])
 
 
 def test_a_line_of_one_value_is_seen(tmp_path):
@@ -60,9 +65,9 @@ def test_the_legend_names_what_only_a_later_panel_has(tmp_path):
 
 
 def test_a_drawing_of_other_numbers_is_not_fresh(tmp_path):
-    drawn = figure(Series(name="a", x=[1, 2], y=[1, 2]))
+    one = figure(Series(name="a", x=[1, 2], y=[1, 2]))
     path = tmp_path / "a.svg"
-    assert not fresh([drawn], path)
-    draw_panels([drawn], path)
-    assert fresh([drawn], path)
-    assert not fresh([replace(drawn, series=[Series(name="a", x=[1, 2], y=[1, 2.5])])], path)
+    assert not fresh([one], path)
+    draw_panels([one], path)
+    assert fresh([one], path)
+    assert not fresh([replace(one, series=[Series(name="a", x=[1, 2], y=[1, 2.5])])], path)

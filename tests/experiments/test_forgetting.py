@@ -3,7 +3,8 @@ import pytest
 
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.forgetting import add_forgetting, losses, remembered
-from pdlrecover.experiments.run import build, run
+from pdlrecover.experiments.run import run
+from pdlrecover.experiments.world import build
 from pdlrecover.learning import mean_loss
 
 

@@ -7,8 +7,10 @@ import browser
 import pytest
 
 from pdlrecover.experiments.document import Document, Figure, Series, Table
+from pdlrecover.experiments.palette import looks
 from pdlrecover.experiments.records import read_documents
 from pdlrecover.experiments.report import write_report
+from pdlrecover.recovery.methods import METHODS
 
 RESULTS = Path(__file__).parents[2] / "results" / "backdoor"
 NASTY = "</script><img src=x onerror=window.hurt=1>"
@@ -63,6 +65,10 @@ def by_hand():
             "rival": {
                 "removed sums": {**everybody, "of": "the removed peers together"},
                 "individual": {"openings": 160, "numbers": 12721760, "of": "one peer"},
+            },
+            "certified-removal": {
+                "head sums (all)": {"openings": 7, "numbers": 70, "of": "all 200 peers together"},
+                "fresh sums": {"openings": 3, "numbers": 30, "of": "whoever was there"},
             },
         },
     )
@@ -147,6 +153,74 @@ def test_points_of_more_series_than_colours_are_told_apart(page, scheme):
     assert sorted(legend) == sorted(drawn)
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_follows_the_palette_and_no_two_lines_look_the_same(chromium, tmp_path, scheme):
+    variants = ["auto:period=9", "Retrain-K", "accelerated-retrain:rounds=60", "somebody"]
+    methods = ["poisoned", *METHODS, *variants]
+    lines = [Series(name=name, x=[1, 2], y=[i, i + 1]) for i, name in enumerate(methods)]
+    figure = Figure(title="All", x="round", y="accuracy", series=lines, command="")
+    document = Document(name="d", title="d", summary=[], figures=[figure])
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    chromium.run(f"document.documentElement.dataset.theme = '{scheme}'")
+    drawn = chromium.run(
+        "[...document.querySelectorAll('g.series')].map(g => [g.dataset.series, (p => "
+        "[getComputedStyle(p).stroke, p.getAttribute('stroke-dasharray')])"
+        "(g.querySelector('path.line'))])"
+    )
+    shade = ["light", "dark"].index(scheme)
+    expected = {
+        name: [
+            "rgb({}, {}, {})".format(*bytes.fromhex(look.colour[shade][1:])),
+            " ".join(map(str, look.dash)),
+        ]
+        for name, look in looks(methods).items()
+    }
+    assert dict(drawn) == expected
+    assert len({tuple(look) for look in expected.values()}) == len(methods)
+
+
+def test_rounds_can_be_seen_on_a_logarithmic_scale(page):
+    figure = "document.querySelectorAll('figure')[2]"
+    button = f"{figure}.querySelector('.scales button')"
+    path = f"{figure}.querySelector('[data-series=pdlrecover] path.line').getAttribute('d')"
+    places = f"[...{path}.matchAll(/([0-9.]+),/g)].map(m => Number(m[1]))"
+    even = page.run(places)
+    assert even[1] - even[0] == pytest.approx(even[4] - even[3], abs=0.2)
+    assert page.run(f"({button}.click(), {button}.getAttribute('aria-pressed'))") == "true"
+    uneven = page.run(places)
+    assert (uneven[0], uneven[4]) == pytest.approx((even[0], even[4]), abs=0.2)
+    assert uneven[1] - uneven[0] == pytest.approx(uneven[3] - uneven[1], abs=0.2), "1, 2 and 4"
+    assert page.run(f"({button}.click(), {places})") == even
+    assert page.run("document.querySelectorAll('figure')[4].querySelector('.scales button')") is (
+        None
+    ), "no points, and not by round"
+
+
+def test_the_round_before_the_first_is_left_out_of_a_logarithmic_scale(chromium, tmp_path):
+    line = Series(name="a", x=[0, 1, 10], y=[1, 2, 3])
+    figure = Figure(title="t", x="round", y="y", series=[line], command="")
+    document = Document(name="d", title="d", summary=[], figures=[figure])
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    assert paths(chromium, 0)[0].count("L") == 2
+    chromium.run("document.querySelector('.scales button').click()")
+    assert paths(chromium, 0)[0].count("L") == 1
+    assert "NaN" not in paths(chromium, 0)[0]
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_large_numbers_at_the_end_of_an_axis_are_not_cut(chromium, tmp_path, width):
+    scaling = read_documents([RESULTS.parent / "reproductions" / "scaling.json"])
+    chromium.open(write_report(scaling, tmp_path / "report.html"))
+    chromium.resize(width)
+    edges = chromium.run(
+        "[...document.querySelectorAll('.plot text')].map(t => [t.textContent, "
+        "t.ownerSVGElement.getBoundingClientRect().right - t.getBoundingClientRect().right])"
+    )
+    chromium.resize(1280)
+    assert "1,000,000" in dict(edges)
+    assert [text for text, room in edges if room < 0] == []
+
+
 def test_a_line_of_one_value_is_a_point_in_the_legend_too(page):
     figure = "document.querySelectorAll('figure')[2]"
     assert page.run(f"{figure}.querySelectorAll('[data-series=once] .point').length") == 1
@@ -227,6 +301,75 @@ def test_a_table_is_sorted_by_its_headings(page):
     assert page.run(f"{head.format(1)}.getAttribute('aria-sort')") == "none"
 
 
+LONG = "document.querySelector('.fold')"
+
+
+@pytest.fixture
+def long(chromium, tmp_path):
+    """Return a page with a table that is as long and as wide as the widest of ours."""
+    columns = ["optimizer", "dataset", "attack", "method", *(f"number {i}" for i in range(14))]
+    rows = [["adam", "fashion-mnist", "leavers", f"rival-{i}", *[1000 - i] * 14] for i in range(60)]
+    short = Table(title="Short", columns=["method", "of"], rows=[["a", 1]] * 40, command="")
+    table = Table(title="Long", columns=columns, rows=rows, command="run it")
+    document = Document(name="d", title="d", summary=[], tables=[short, table])
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    yield chromium
+    chromium.resize(1280)
+
+
+def scrolled(page):
+    """Return where the held headings begin in the table's window once it is scrolled."""
+    return page.run(
+        "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {"
+        f" const wide = {LONG}.querySelector('.wide'); wide.scrollLeft = 300;"
+        " const at = e => Math.round(e.getBoundingClientRect().left"
+        " - wide.getBoundingClientRect().left);"
+        " const [body, head] = ['tbody tr', 'thead'].map(s => "
+        " [...wide.querySelector(s).querySelectorAll('.held')].map(at));"
+        " done([head, body, wide.querySelector('.edge').getBoundingClientRect().right"
+        " - wide.getBoundingClientRect().left, wide.clientWidth]) })))"
+    )
+
+
+def test_what_a_row_is_stays_beside_it(long):
+    long.run(f"{LONG}.open = true")
+    head, body, right, width = scrolled(long)
+    assert head == body
+    assert head[0] == 0
+    assert sorted(head) == head
+    assert right < 0.6 * width
+    long.resize(400)
+    head, body, right, width = scrolled(long)
+    assert head == body
+    assert max(head[:3]) < 0, "on a phone only the method stays"
+    assert head[3] == 0
+    assert right < 0.6 * width
+
+
+def test_a_long_table_is_folded_and_sorts(long):
+    assert long.run("document.querySelectorAll('.fold').length") == 1
+    assert long.run(f"[{LONG}.open, {LONG}.querySelector('summary').textContent]") == (
+        [False, "60 rows of 18 columns"]
+    )
+    first = f"{LONG}.querySelector('tbody tr').cells[3].textContent"
+    long.run(f"({LONG}.open = true, {LONG}.querySelectorAll('thead button')[9].click())")
+    assert long.run(first) == "rival-59"
+    long.run(f"{LONG}.open = false")
+    long.run(f"addEventListener('beforeprint', () => {{ window.printed = {LONG}.open }})")
+    long.call("Page.printToPDF")
+    assert long.run(f"[window.printed, {LONG}.open]") == [True, False]
+
+
+def test_a_table_says_that_it_goes_on_to_the_side(long):
+    long.run(f"{LONG}.open = true")
+    says = "[...document.querySelectorAll('.hint')].map(h => getComputedStyle(h).display)"
+    scrolled(long)
+    assert long.run(says) == ["none", "block"]
+    shade = f"getComputedStyle({LONG}.querySelector('.sideways'), '::after').content"
+    assert long.run(shade) == '""'
+    assert long.run(f"{LONG}.querySelector('.sideways').classList.contains('right')")
+
+
 def test_the_theme_follows_the_system_until_it_is_chosen(page, path):
     background = "getComputedStyle(document.body).backgroundColor"
     scheme = {"name": "prefers-color-scheme", "value": "dark"}
@@ -246,7 +389,37 @@ def test_the_ledger_tells_sums_from_single_updates(page):
     assert page.run(f"{picture.format(0)}.querySelectorAll('.count.single').length") == 0
     assert page.run(f"{picture.format(1)}.querySelector('.count.single').textContent") == "160"
     assert page.run(f"{picture.format(1)}.querySelector('.count.kept').textContent") == "81"
-    assert page.run(f"{picture.format(1)}.querySelectorAll('rect.lane').length") == 3
+    assert page.run(f"{picture.format(1)}.querySelectorAll('rect.lane').length") == 5
+
+
+def test_only_sums_over_kept_peers_are_said_to_be_such(page):
+    counts = (
+        "[...document.querySelectorAll('.picture')[1].querySelectorAll('.count')]"
+        ".map(t => [t.classList[1], t.textContent])"
+    )
+    lanes = {"kept": "81", "removed": "81", "single": "160", "all": "7", "other": "3"}
+    assert dict(page.run(counts)) == lanes
+    assert len(page.run(counts)) == len(lanes)
+    wording = {
+        "160 kept peers together": "kept",
+        "150 to 160 kept peers together": "kept",
+        "all 200 peers together": "all",
+        "the removed peers together": "removed",
+        "one peer": "single",
+        "peers that were kept and removed": "other",
+    }
+    assert page.run(f"{json.dumps(list(wording))}.map(laneOf)") == list(wording.values())
+
+
+def test_a_ledger_of_many_kinds_is_not_cut(chromium, tmp_path):
+    ledger = read_documents([RESULTS.parent / "reproductions" / "ledger.json"])
+    chromium.open(write_report(ledger, tmp_path / "report.html"))
+    texts = chromium.run(
+        "[...document.querySelectorAll('.picture text')].map(t => [t.textContent, "
+        "t.getBoundingClientRect().right, t.ownerSVGElement.getBoundingClientRect().right])"
+    )
+    assert {"One sum over all kept peers", "All", "Removed", "Single"} <= {t for t, *_ in texts}
+    assert [text for text, right, edge in texts if right > edge + 1] == []
 
 
 def test_the_command_is_copied(page):

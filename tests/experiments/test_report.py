@@ -8,67 +8,19 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from simulated import POISONED, entry, result
 from typer.testing import CliRunner
 
 from pdlrecover import cli
-from pdlrecover.cli.tables import results_table
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Document, Figure, Series, Table
+from pdlrecover.experiments.document import OPENING, Document, Figure, Series, Table
 from pdlrecover.experiments.records import read_documents
 from pdlrecover.experiments.report import embedded, render
 from pdlrecover.experiments.results import command, documents_from_result
 
 RESULTS = Path(__file__).parents[2] / "results" / "backdoor"
 NASTY = "</script><img src=x onerror=alert(1)>&\"'\u2028<!--"
-
-
-def entry(accuracy, success=None, *, exact=10, opened=None, **more):
-    return {
-        "accuracy": accuracy,
-        "attack_success": success,
-        "distance_to_retrain": None,
-        "exact_rounds": exact,
-        "fallback_rounds": 0,
-        "gradient_evaluations": 8 * exact,
-        "bytes_per_peer": 1_000_000 * exact,
-        "seconds": {"total": 0.5 * exact},
-        "opened": opened
-        or {"fresh sums": {"openings": exact, "numbers": 9 * exact, "of": "8 kept peers together"}},
-        "curve": {
-            "round": [1, 40],
-            "accuracy": [0.1, accuracy],
-            "attack_success": [success, success],
-        },
-        **more,
-    }
-
-
-def result(methods, **settings):
-    names = [name for name in methods if name != "poisoned"]
-    config = Config(
-        **{"peers": 10, "malicious": 2, "rounds": 40, "methods": tuple(names), **settings}
-    )
-    return {
-        "format": 1,
-        "config": config.record(),
-        "seed": config.seed,
-        "commit": "abc",
-        "versions": {"pdlrecover": "9.9", "python": "3.11"},
-        "methods": methods,
-    }
-
-
-POISONED = {
-    "poisoned": entry(0.9, 0.995, exact=40),
-    "retrain": entry(0.905, 0.013, exact=40),
-    "pdlrecover": entry(0.904, 0.014),
-}
-
-
-def only(documents):
-    assert len(documents) == 1
-    return documents[0]
 
 
 def texts(page):
@@ -95,164 +47,6 @@ def texts(page):
     reader.close()
     assert not reader.stack
     return reader
-
-
-def test_the_summary_says_what_the_numbers_say():
-    document = only(documents_from_result(result(POISONED)))
-    assert (
-        "PDLRecover reached 90.4% against 90.5% of retraining, with 10 of 40 exact rounds; the "
-        "backdoor fell from 99.5% to 1.4%." in document.summary
-    )
-    assert [fact.value for fact in document.facts] == ["90.4%", "1.4%", "10", "0"]
-    assert "nobody’s own update was seen" in document.summary[-1]
-
-
-def test_the_committed_record_is_summed_up():
-    record = json.loads((RESULTS / "mnist-clear-0.json").read_text())
-    document = only(documents_from_result(record))
-    ours, theirs = (record["methods"][name]["accuracy"] for name in ("pdlrecover", "retrain"))
-    told = f"reached {100 * ours:.1f}% against {100 * theirs:.1f}% of retraining"
-    assert any(told in sentence for sentence in document.summary)
-    assert any("stayed after fine-tune-k (99.1%)" in sentence for sentence in document.summary)
-    assert [len(figure.series) for figure in document.figures] == [9, 9]
-    table = document.tables[0]
-    ours = dict(
-        zip(table.columns, next(r for r in table.rows if r[0] == "pdlrecover"), strict=True)
-    )
-    kept = record["methods"]["pdlrecover"]
-    assert ours["accuracy (%)"] == pytest.approx(100 * kept["accuracy"])
-    assert (ours["exact rounds"], ours["gradient evaluations"]) == (81, 81 * 160)
-    assert ours["MB sent per peer"] == pytest.approx(kept["bytes_per_peer"] / 1e6)
-    assert document.ledger["pdlrecover"] == kept["opened"]
-
-
-def test_who_did_better_and_who_saw_single_updates_is_said():
-    seen = {"individual": {"openings": 320, "numbers": 2880, "of": "one peer"}}
-    rivals = {
-        "auto": entry(0.96, 0.01, exact=1),
-        "historical": entry(0.97, 0.9),
-        "retrain-k": entry(0.5, 0.1, opened=seen),
-    }
-    told = " ".join(only(documents_from_result(result({**POISONED, **rivals}))).summary)
-    assert "More accurate than that: auto (96.0% with 1 exact round)." in told
-    assert "The backdoor stayed after historical (90.0%)." in told
-    assert "Single peers’ updates were opened by retrain-k (320)" in told
-
-
-def test_without_a_backdoor_there_is_no_word_of_one():
-    methods = {name: entry(each["accuracy"]) for name, each in POISONED.items()}
-    document = only(documents_from_result(result(methods, malicious=0, leavers=3)))
-    assert [figure.title for figure in document.figures] == ["Accuracy"]
-    assert "backdoor" not in render([document]).split("<script")[0]
-    assert any("the original model had 90.0%" in sentence for sentence in document.summary)
-
-
-@pytest.mark.parametrize(
-    ("settings", "title", "told"),
-    [
-        (
-            {"leavers": 3, "undetected": 3, "attack": "bad-unlearn"},
-            "3 of 10 peers left, 3 attackers stayed undetected (bad-unlearn)",
-            "3 of them left, and the 7 others forgot them; 3 of those who stayed attacked "
-            "(bad-unlearn) and went undetected.",
-        ),
-        (
-            {"leavers": 3},
-            "3 of 10 peers left",
-            "3 of them left, and the 7 others forgot them.",
-        ),
-        (
-            {"undetected": 1, "attack": "sign-flip"},
-            "nobody was removed, 1 attacker stayed undetected (sign-flip)",
-            "nobody was removed; 1 of those who stayed attacked (sign-flip) and went undetected.",
-        ),
-        (
-            {"malicious": 2, "undetected": 1, "accused": 1},
-            "2 of 10 peers attacked (backdoor), 1 more stayed undetected",
-            "2 of them planted a backdoor, 1 more stayed undetected, 1 honest one was removed by "
-            "mistake, and the 7 kept peers repaired it.",
-        ),
-    ],
-)
-def test_who_attacked_and_stayed_is_said(settings, title, told):
-    record = result(POISONED, **{"malicious": 0, **settings})
-    document = only(documents_from_result(record))
-    assert document.title == f"Recovery on digits: {title}"
-    assert document.summary[0].endswith(f"rounds; {told}")
-
-
-def test_a_method_that_diverged_is_said_to_have():
-    wild = {**POISONED, "delta-grad": entry(0.1, 0.0, diverged="the update in row 3 is not finite")}
-    document = only(documents_from_result(result(wild)))
-    assert document.summary[-1] == (
-        "delta-grad diverged, and its numbers are of the last model it had come to: the update in "
-        "row 3 is not finite."
-    )
-    table = document.tables[0]
-    column = table.columns.index("diverged")
-    assert [row[column] for row in table.rows] == [None, None, None, "yes"]
-    both = {**wild, "delta-grad": entry(0.9, 0.0)}
-    document = only(documents_from_result(result(both), result(wild, seed=1)))
-    assert document.summary[-1].startswith("delta-grad diverged with seed 1, and")
-    assert document.tables[0].rows[-1][-1] == "1 of 2 seeds"
-    assert "diverged" not in render(documents_from_result(result(POISONED))).split("<script")[0]
-
-
-def test_our_own_divergence_stands_beside_its_first_number():
-    wild = {**POISONED, "pdlrecover": entry(0.1, 0.0, diverged="it is not finite")}
-    first = only(documents_from_result(result(wild))).facts[0]
-    assert first.note == "it diverged; retraining: 90.5%"
-
-
-def test_the_terminal_says_what_diverged():
-    methods = {name: {**each, "remembered": None} for name, each in POISONED.items()}
-    console = Console(width=100, record=True, file=StringIO())
-    console.print(results_table(result(methods)))
-    assert "diverged" not in console.export_text()
-    methods["pdlrecover"]["diverged"] = "[red]row 3[/red] is not finite"
-    console.print(results_table(result(methods)))
-    shown = " ".join(console.export_text().split())
-    assert "pdlrecover diverged, and its numbers are of" in shown
-    assert "[red]row 3[/red] is not finite." in shown
-
-
-def test_a_single_leaver_is_warned_of():
-    record = result(POISONED, malicious=0, leavers=1, accept_differencing=True)
-    assert any(
-        "differs by its own updates" in s for s in only(documents_from_result(record)).summary
-    )
-
-
-def test_what_is_remembered_is_shown_where_it_is_known():
-    known = {name: {**each, "remembered": 0.25} for name, each in POISONED.items()}
-    known["retrain"]["remembered"] = None
-    table = only(documents_from_result(result(known))).tables[0]
-    column = table.columns.index("remembered")
-    assert [row[column] for row in table.rows] == [0.25, None, 0.25]
-    assert "remembered" not in only(documents_from_result(result(POISONED))).tables[0].columns
-
-
-def test_seeds_are_put_together_with_their_spread():
-    other = {**POISONED, "pdlrecover": entry(0.884, 0.034, exact=12)}
-    first, second = result(POISONED), result(other, seed=1)
-    document = only(documents_from_result(first, second))
-    line = next(s for s in document.figures[0].series if s.name == "pdlrecover")
-    assert line.y[-1] == pytest.approx(89.4)
-    assert line.spread[-1] == pytest.approx(2**0.5)
-    assert any(
-        s.startswith("On average over 2 seeds, PDLRecover reached 89.4%") for s in document.summary
-    )
-    assert document.ledger["pdlrecover"]["fresh sums"]["openings"] == 11
-    assert len(documents_from_result(first, first)) == 2
-    assert len(documents_from_result(first, result(other, rounds=41))) == 2
-
-
-def test_methods_that_are_not_done_are_named():
-    record = result(POISONED)
-    del record["methods"]["pdlrecover"]
-    document = only(documents_from_result(record))
-    assert document.summary[-1] == "Not finished: pdlrecover."
-    assert not document.facts
 
 
 @pytest.mark.parametrize(
@@ -332,7 +126,24 @@ def test_a_page_of_several_begins_with_what_each_says_first(tmp_path):
     assert [document.name for document in documents] == ["table-3", "bound", "ledger"]
     (nav,) = re.findall("<nav.*?</nav>", render(documents))
     assert re.findall("<p>(.*?)</p>", nav) == [f"{d.name} in short." for d in documents]
+    assert '<h2 id="short">In short</h2>' in nav
+    assert re.findall('href="(.*?)"', nav) == [f"#document-{i}" for i in range(3)]
     assert "<nav" not in render(documents[:1])
+
+
+def test_the_sentence_that_says_most_stands_out():
+    first = Document(name="a", title="a", summary=["Most.", "More."])
+    simulated = documents_from_result(result(POISONED))[0]
+    for document, place in [(first, 0), (simulated, 1)]:
+        (said,) = re.findall("<p class=key>(.*?)</p>", render([document]))
+        assert said == document.summary[place]
+        (nav,) = re.findall("<nav.*?</nav>", render([document, first]))
+        assert re.findall("<p>(.*?)</p>", nav) == [document.summary[place], "Most."]
+    assert "PDLRecover reached" in simulated.summary[1]
+    alone = {"poisoned": POISONED["poisoned"]}
+    assert documents_from_result(result(alone))[0].key == 0
+    with pytest.raises(RecordError, match="'a' has no sentence 2, counted from 0"):
+        Document.from_record({**first.record(), "key": 2})
 
 
 def test_numbers_are_not_shown_finer_than_they_were_given():
@@ -349,6 +160,17 @@ def test_numbers_in_tables_keep_their_value():
     page = render([Document(name="x", title="x", summary=[], tables=[table])])
     assert '<td class="number" data-value="1234.5">' in page
     assert '<td class="number">–</td>' in page
+
+
+def test_our_rows_are_marked_by_the_method_they_name():
+    rows = [["mnist", "retrain"], ["pdlrecover", "retrain"], ["mnist", "PDLRecover"]]
+    tables = [
+        Table(title="t", columns=["dataset", heading], rows=rows, command="")
+        for heading in ("method", "other")
+    ]
+    page = render([Document(name="x", title="x", summary=[], tables=tables)])
+    marked = re.findall('<tr class="ours">(.*?)</tr>', page)
+    assert [re.findall(">([^<]+)<", row) for row in marked] == [["mnist", "PDLRecover"]]
 
 
 def written(folder, name, content):
@@ -382,6 +204,14 @@ def test_folders_and_files_are_read(tmp_path):
         ({**result(POISONED), "methods": {"retrain": {}}}, "is a record of another format"),
         ({**result(POISONED), "config": {}}, "another format: '.*' is missing"),
         ({"figures": [], "tables": [], "summary": []}, "is a record of another format"),
+        (
+            {"name": "d", "title": 5, "summary": [], "figures": [], "tables": []},
+            "is a record of another format: title is to be a text, got 5; give",
+        ),
+        (
+            result({**POISONED, "auto": entry(0.9, opened={"k": dict.fromkeys(OPENING, 1)})}),
+            "is a record of another format: ledger 'auto' 'k' of is to be a text, got 1",
+        ),
         (
             {
                 "figures": [],
@@ -421,6 +251,52 @@ def test_the_command_writes_the_page_and_says_where(tmp_path):
     for where in ("page.html", "two"):
         CliRunner().invoke(cli.app, ["report", str(one), "--out", str(tmp_path / where)])
     assert (tmp_path / "page.html").read_text() == (two / "report.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["a[/b].html", "a[red]b.html"])
+def test_brackets_in_a_path_are_only_brackets(tmp_path, name):
+    one = written(tmp_path / "one", "result.json", result(POISONED))
+    page = tmp_path / name
+    done = CliRunner().invoke(cli.app, ["report", str(one), "--out", str(page)])
+    assert done.exit_code == 0, done.exception
+    assert done.output == f"Report: {page}\n"
+    assert page.exists()
+
+
+def test_brackets_in_a_document_are_only_brackets():
+    module = importlib.import_module("pdlrecover.cli.reproduce")
+    console = Console(width=80, file=StringIO())
+    rows = [["[/b]", "[red]"]]
+    tables = [
+        Table(title="[/t]", columns=["[/c]", "[red]"], rows=rows * count, command="")
+        for count in (1, module.SHOWN_ROWS + 1)
+    ]
+    document = Document(name="x", title="[/x]", summary=["[/s]"], tables=tables)
+    module._print(document, console)
+    shown = console.file.getvalue()
+    for text in ("[/x]", "[/s]", "[/t]", "[/c]", "[/b]", "[red]", "[/t]: 41 rows"):
+        assert text in shown
+
+
+def test_the_terminal_cuts_no_word_and_leaves_wide_tables_to_the_page():
+    module = importlib.import_module("pdlrecover.cli.reproduce")
+    names = ["accelerated-retrain:rounds=60", "fedrecovery-noise"]
+    headings = ["dataset", "method", "accuracy (%)", "of whom it was opened, and why"]
+    rows = [["fashion-mnist", name, 93.7, "sums over all the kept peers"] for name in names]
+    for more, fits in [(0, True), (5, False)]:
+        console = Console(width=80, file=StringIO())
+        table = Table(
+            title="t",
+            columns=[*headings, *["backdoor"] * more],
+            rows=[[*row, *[None] * more] for row in rows],
+            command="",
+        )
+        module._print(Document(name="x", title="x", summary=[], tables=[table]), console)
+        told = console.file.getvalue()
+        assert "…" not in told
+        assert all((name in told) is fits for name in names)
+        assert ("2 rows of 9 columns, on the page" in told) is not fits
+        assert max(map(len, told.splitlines())) <= 80
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):

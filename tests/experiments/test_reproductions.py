@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import simulated
 
 from pdlrecover.experiments import paper
 from pdlrecover.experiments.cells import cached, run_cells
@@ -10,6 +11,7 @@ from pdlrecover.experiments.judgement import holds
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.reproductions.attacks import needed, rivals
 from pdlrecover.experiments.reproductions.frontier import modelled_seconds
+from pdlrecover.experiments.reproductions.reproduction import command
 from pdlrecover.experiments.scale import ATTACKS, FULL, QUICK, Scale
 
 MEASURED = ("retrain (s)", "accuracy (%)", "pdlrecover (%)", "openings")
@@ -47,7 +49,9 @@ def test_full_experiments_are_what_was_promised():
         assert {m for d, m in seeds if d == dataset} == set(paper.COUNTS)
     attacks = REPRODUCTIONS["attacks"].cells(FULL)
     assert len(ATTACKS) >= 9
-    assert len(attacks) == 3 * (len(ATTACKS) + 1) * (3 + 1)
+    assert len(attacks) == 3 * ((len(ATTACKS) + 1) * (3 + 1) + 2 * 2)
+    easy = {c.seed for c in attacks if c.optimizer == "sgd" and c.attack == "backdoor"}
+    assert easy == {0, 1, 2}
 
 
 WHOLE = (
@@ -89,6 +93,23 @@ def test_documents_are_made_of_results(name, cache):
     for figure in document.figures:
         assert any(y is not None for series in figure.series for y in series.y)
     assert Document.from_record(json.loads(json.dumps(document.record()))) == document
+
+
+def test_commands_say_where_the_data_are():
+    assert command("table-1", FULL) == "pdlrecover reproduce table-1 --data-dir data"
+    assert command("table-1", QUICK) == "pdlrecover reproduce table-1 --quick"
+
+
+def test_the_ledger_says_what_run_it_is_of():
+    (cell,) = REPRODUCTIONS["ledger"].cells(FULL)
+    methods = {name: simulated.entry(0.9, individual_storage_bytes=0) for name in cell.methods}
+    methods["crab"]["opened"] = {"individual": {"openings": 9, "numbers": 9, "of": "one peer"}}
+    record = {"config": cell.record(), "methods": methods}
+    document = REPRODUCTIONS["ledger"].document(FULL, Results([record]))
+    assert document.summary[0] == "Single peers' updates are seen by crab."
+    assert document.summary[-1] == (
+        "This is one run on mnist: 200 peers, 40 of them removed, 1,000 rounds with sgd, seed 0."
+    )
 
 
 def entry(accuracy, success, exact, remembered=0.0):
@@ -201,7 +222,7 @@ def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
     waiting = cell(left=True, **rival(99), auto=entry(0.90, None, 45, 0.9))
     waiting["config"] |= {"attack": "bad-unlearn", "undetected": 20, "leavers": 20}
     document = REPRODUCTIONS["attacks"].document(FULL, Results([easy, hard, waiting]))
-    table = document.tables[0]
+    counted, by_cell, table = document.tables
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     ours = {row["dataset"] + row["attack"]: row for row in rows if row["method"] == "auto"}
     verdicts = {
@@ -213,8 +234,13 @@ def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
         "harbackdoor": (49, "yes", 49, "yes"),
         "mnistbad-unlearn": (70, "no", 100, "no"),
     }
-    assert "auto after adam: holds in 2 of 3 cells." in document.summary
-    assert "auto after adam, by the need here: holds in 1 of 3 cells." in document.summary
+    assert document.summary[0] == (
+        "auto keeps its promises in 2 of 3 cells after Adam; in 1 of 3 cells after Adam, by "
+        "what the rival needs in each cell."
+    )
+    assert ["auto", "2 of 3", "1 of 3", None] in counted.rows
+    assert ["bad-unlearn", "+0.00, 45 rounds: misses", None] in by_cell.rows
+    assert ["backdoor", "+0.00, 45 rounds", "+0.00, 45 rounds"] in by_cell.rows
 
 
 def test_the_cheapest_plan_is_one_that_keeps_the_promises():
@@ -229,6 +255,10 @@ def test_the_cheapest_plan_is_one_that_keeps_the_promises():
     document = REPRODUCTIONS["frontier"].document(FULL, Results([cell(**plans)]))
     (said,) = [line for line in document.summary if line.startswith("mnist, Adam, backdoor")]
     assert said.endswith("auto needs the least, 45.0 exact rounds (of accelerated-retrain: 50.0).")
+    assert document.summary[0] == (
+        "The promises are kept with the fewest exact rounds by auto in 1 of the 1 settings in "
+        "which that can be told."
+    )
     rows = {row[3]: row for row in document.tables[0].rows}
     assert rows["retrain-k:rounds=10"][4] == "90.0 (diverged in 1 of 1)"
     points = {s.name: s.labels for s in document.figures[0].series}
@@ -252,6 +282,47 @@ def test_promises_are_for_runs_of_the_papers_length():
     assert full.tables[0].rows[0][-1] == "no"
     assert quick.tables[0].rows[0][-1] is None
     assert "0 of 1 runs keep to what is promised" in full.summary[-1]
+
+
+def test_an_estimated_round_takes_what_is_beyond_the_exact_ones():
+    def record(peers, model, estimated):
+        fresh = {"fresh sums": {"openings": 24, "numbers": 24 * 1001}}
+        retrain = entry(0.9, None, 24) | {"opened": fresh, "bytes_per_peer": 48e6}
+        retrain["seconds"] = {"processor": 24 * 0.2}
+        ours = entry(0.9, None, 8) | {"seconds": {"processor": 8 * 0.2 + 16 * estimated}}
+        one = cell(retrain=retrain, pdlrecover=ours)
+        one["config"] |= {"peers": peers, "model": model, "rounds": 24}
+        return one
+
+    records = [record(50, "mlp", 0.02), record(200, "mlp-12", 0.1)]
+    document = REPRODUCTIONS["scaling"].document(FULL, Results(records))
+    assert document.tables[0].rows == [
+        [50, 1000, 200.0, 20.0, 0.1, 2.0],
+        [200, 1000, 200.0, 100.0, 0.5, 2.0],
+    ]
+    assert "takes 0.10 to 0.50 of the time" in document.summary[0]
+    by_peers, by_size = document.figures
+    exact, estimated = by_peers.series
+    assert (exact.x, exact.y) == ([50], [pytest.approx(200)])
+    assert (estimated.x, estimated.y) == ([50], [pytest.approx(20)])
+    assert [s.x for s in by_size.series] == [[1000], [1000]]
+
+
+def test_variants_are_kept_that_hold_in_every_cell_of_the_tuning():
+    def record(config, missing):
+        good, bad = (entry(a, None if config.leavers else 0.0, 45) for a in (0.9, 0.8))
+        methods = {m: bad if m == missing else good for m in config.methods if m != "retrain"}
+        one = cell(config.seed, left=bool(config.leavers), **methods)
+        return one | {"config": config.record()}
+
+    cells = REPRODUCTIONS["tuning"].cells(FULL)
+    assert all(c.validation for c in cells)
+    variants = [m for m in cells[0].methods if m.startswith("auto")]
+    records = [record(c, variants[0] if c.dataset == "har" else None) for c in cells]
+    document = REPRODUCTIONS["tuning"].document(FULL, Results(records))
+    assert document.summary[0].startswith(f"{len(variants) - 1} of {len(variants)} variants")
+    kept = document.summary[1].removeprefix("They are: ").removesuffix(".").split(", ")
+    assert kept == variants[1:]
 
 
 def test_modelled_time_counts_exact_rounds_and_openings_of_vectors():

@@ -8,11 +8,11 @@ import small
 from pdlrecover.adversary import BadUnlearn, LittleIsEnough
 from pdlrecover.engines.ledger import PARTS
 from pdlrecover.errors import HistoryError, PlanError
-from pdlrecover.experiments import run as module
 from pdlrecover.experiments.bound import BOUND, measure_bound
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.figures import draw_curves
 from pdlrecover.experiments.run import run
+from pdlrecover.experiments.world import build
 from pdlrecover.recovery.methods import METHODS, Entry
 from pdlrecover.recovery.requests import Stepped, Update
 
@@ -46,11 +46,11 @@ class Interrupting:
 
 def test_undetected_attackers_stay_when_the_others_are_removed():
     config = replace(SMALL, malicious=0, leavers=3, undetected=2, attack="bad-unlearn:lie")
-    world = module.build(replace(config, attack_scale=1.5))
+    world = build(replace(config, attack_scale=1.5))
     assert world.removed == (0, 1, 2)
     assert world.federation.population.malicious == (3, 4)
     assert world.attack == BadUnlearn(then=LittleIsEnough(z=1.5))
-    found = module.build(replace(SMALL, undetected=1, attack="dba"))
+    found = build(replace(SMALL, undetected=1, attack="dba"))
     assert (found.removed, found.federation.population.malicious) == ((0, 1), (0, 1, 2))
 
 
@@ -130,9 +130,10 @@ def test_more_methods_can_be_added_to_a_result(tmp_path):
 
 
 def test_a_single_leaver_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_train", lambda *a: pytest.fail("trained"))
+    monkeypatch.setattr("pdlrecover.experiments.run._train", lambda *a: pytest.fail("trained"))
     with pytest.raises(PlanError, match="would reveal its updates"):
         run(replace(SMALL, malicious=0, leavers=1), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -174,11 +175,28 @@ def test_what_was_half_trained_by_another_config_is_not_taken_up(tmp_path):
 def test_budgets_do_not_depend_on_the_order_of_methods(tmp_path, monkeypatch):
     order = []
     monkeypatch.setattr(
-        module, "_recover", lambda world, name, *rest: (order.append(name), 1 / 0)[0]
+        "pdlrecover.experiments.run._recover",
+        lambda world, name, *rest: (order.append(name), 1 / 0)[0],
     )
     with pytest.raises(ZeroDivisionError):
         run(replace(SMALL, methods=("retrain-k", "pdlrecover")), tmp_path)
     assert order == ["pdlrecover"]
+
+
+def test_budgets_do_not_depend_on_what_was_run_before(tmp_path):
+    guarded = replace(SMALL, malicious=4, attack="sign-flip", attack_scale=4.0, learning_rate=0.5)
+    alone = replace(guarded, methods=("retrain-k",))
+    both = replace(guarded, methods=("pdlrecover", "retrain-k"))
+    run(alone, tmp_path / "parts")
+    parts, whole = run(both, tmp_path / "parts"), run(both, tmp_path / "whole")
+    planned = guarded.options.schedule.exact_rounds(guarded.rounds)
+    used = whole["methods"]["pdlrecover"]["exact_rounds"]
+    assert used != planned
+    for result in (parts, whole):
+        assert result["methods"]["pdlrecover"]["exact_rounds"] == used
+        assert result["methods"]["retrain-k"]["exact_rounds"] == used
+    own = run(replace(guarded, methods=("retrain-k:rounds=5",)), tmp_path / "own")
+    assert set(own["methods"]) == {"poisoned", "retrain-k:rounds=5"}
 
 
 @pytest.mark.slow

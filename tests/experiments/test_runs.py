@@ -1,4 +1,5 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -34,3 +35,12 @@ def test_a_damaged_file_of_runs_is_said_and_kept(tmp_path):
     with pytest.raises(RecordError, match="is damaged"):
         add_runs([record(0, retrain=entry(0.5))], tmp_path)
     assert path.read_text() == "{\n"
+
+
+def test_two_commands_with_one_folder_lose_no_runs(tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        for seed in range(80):
+            pool.submit(add_runs, [record(seed, retrain=entry(0.5))], tmp_path)
+    found = read_runs(tmp_path / "runs.jsonl")
+    assert sorted(run["config"]["seed"] for run in found) == list(range(80))
+    assert not list(tmp_path.glob("*.part"))

@@ -17,7 +17,7 @@ from pdlrecover.cli.peer_run import run, status
 from pdlrecover.cli.plan import plan
 from pdlrecover.cli.removals import approve, propose_removal, recover
 from pdlrecover.cli.report import report
-from pdlrecover.cli.reproduce import reproduce
+from pdlrecover.cli.reproduce import NAMES, reproduce
 from pdlrecover.cli.simulate import simulate
 from pdlrecover.errors import PDLRecoverError
 
@@ -37,7 +37,7 @@ app.command(
     "--malicious 40 --rounds 1000 --methods retrain,pdlrecover --out out/mnist`"
 )(simulate)
 app.command(epilog="Example: `pdlrecover download mnist --data-dir data`")(download)
-app.command(epilog="Example: `pdlrecover reproduce all --quick`")(reproduce)
+app.command(epilog=f"Names:\n\n{NAMES}\n\nExample: `pdlrecover reproduce all --quick`")(reproduce)
 app.command(epilog="Example: `pdlrecover report out/mnist out/har --out both.html`")(report)
 
 peer = typer.Typer(

@@ -29,7 +29,8 @@ def download(
 ) -> None:
     """Fetch a dataset from where it is published, and check it."""
     console = Console()
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    said = TextColumn("{task.description}", markup=False)
+    columns = said, BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console) as bars:
         tasks: list[TaskID] = []
 
@@ -39,4 +40,4 @@ def download(
             bars.update(tasks[0], completed=done, total=size or None)
 
         fetch(name, data_dir, show)
-    console.print(f"{name} is in {data_folder(data_dir)}", soft_wrap=True)
+    console.print(f"{name} is in {data_folder(data_dir)}", soft_wrap=True, markup=False)

@@ -20,7 +20,7 @@ class Bars:
 
     def __init__(self, console: Console) -> None:
         self._progress = Progress(
-            TextColumn("{task.description:>20}"),
+            TextColumn("{task.description:>20}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[accuracy]}"),

@@ -32,4 +32,4 @@ def report(
     first = results[0] if results[0].is_dir() else results[0].parent
     page = first / "report.html" if out is None else out
     written = write_report(documents, page / "report.html" if page.is_dir() else page)
-    Console().print(f"Report: {written}", soft_wrap=True, highlight=False)
+    Console().print(f"Report: {written}", soft_wrap=True, markup=False, highlight=False)

@@ -1,21 +1,28 @@
 """`pdlrecover reproduce`: a table or figure by name, or all of them."""
 
+import difflib
 import json
 import os
+import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table as Grid
+from rich.text import Text
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PDLRecoverError, PlanError
 from pdlrecover.experiments.cells import Status, Watcher, cached, run_cells
 from pdlrecover.experiments.collection import Results, origin
 from pdlrecover.experiments.document import Document, Table
+from pdlrecover.experiments.files import write_whole
 from pdlrecover.experiments.report import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.run import Record
@@ -23,9 +30,11 @@ from pdlrecover.experiments.runs import add_runs
 from pdlrecover.experiments.scale import FULL, QUICK, Scale
 
 ALL = "all"
+NAMES = "\n".join(f"- `{each.name}`: {each.title}" for each in REPRODUCTIONS.values())
 SHOWN_ROWS = 40
-COLUMN_WIDTH = 8
-"""Longer tables, and wider ones, are left to the page."""
+"""Longer tables, and those in which a word would be cut, are left to the page."""
+GAP = 2
+"""Blanks between columns."""
 
 
 def reproduce(
@@ -50,27 +59,36 @@ def reproduce(
     Example: pdlrecover reproduce table-3 --data-dir data
     """
     if name != ALL and name not in REPRODUCTIONS:
-        known = ", ".join([ALL, *REPRODUCTIONS])
-        raise PlanError(f"nothing here is called {name!r}; known are {known}")
+        known = [ALL, *REPRODUCTIONS]
+        nearest = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {nearest[0]}? " if nearest else ""
+        raise PlanError(f"nothing here is called {name!r}; {meant}known are {', '.join(known)}")
     names = list(REPRODUCTIONS) if name == ALL else [name]
     scale = QUICK if quick else FULL
     folder = out or Path("out") / (f"{name}-quick" if quick else name)
+    _check_scale(folder, scale)
     console = Console()
     cells = {each: REPRODUCTIONS[each].cells(scale) for each in names}
     every = [cell for some in cells.values() for cell in some]
-    stopped: KeyboardInterrupt | PlanError | None = None
+    stopped: KeyboardInterrupt | PDLRecoverError | None = None
     documents: list[Document] = []
     with Live(console=console, transient=True) as live:
         try:
-            watcher = _watcher(name, live)
+            watcher = _watcher(name, live, console)
             run_cells(every, cache, data_dir=data_dir, watcher=watcher, workers=workers)
         except (KeyboardInterrupt, PlanError) as error:
             stopped = error
         for each, some in cells.items():
-            live.update(f"{each}: putting it together")
+            live.update(Text(f"{each}: putting it together"))
             found = [record for record in cached(some, cache) if record is not None]
-            if len(found) == len(some) and (some or not stopped):
+            if len(found) < len(some) or (stopped and not some):
+                continue
+            try:
                 documents.append(_documented(each, scale, found, folder))
+            except (KeyboardInterrupt, PDLRecoverError) as error:
+                if isinstance(stopped, KeyboardInterrupt):
+                    raise
+                stopped = error
     for document in documents:
         _print(document, console)
     if documents:
@@ -83,12 +101,23 @@ def reproduce(
         raise stopped
 
 
-def _watcher(name: str, live: Live) -> Watcher:
-    """Return what shows how far the runs are: all at once, so that common ones are run once."""
+def _watcher(name: str, live: Live, console: Console) -> Watcher:
+    """Return what shows how far the runs are: all at once, so that common ones are run once.
+
+    What is no terminal gets a line for every run that is done.
+    """
+    begun, said = time.monotonic(), -1
 
     def watch(status: Status) -> None:
-        lines = [f"{name}: {status.total - status.done} runs to go", *status.running]
-        live.update("\n  ".join(lines[: 2 + (os.cpu_count() or 1)]))
+        nonlocal said
+        gone = timedelta(seconds=round(time.monotonic() - begun))
+        line = f"{name}: {status.done} of {status.total} runs done, {gone} gone"
+        if console.is_terminal:
+            lines = [line, *status.running]
+            live.update(Text("\n  ".join(lines[: 2 + (os.cpu_count() or 1)])))
+        elif status.done > said:
+            said = status.done
+            typer.echo(line, err=True)
 
     return watch
 
@@ -105,28 +134,59 @@ def _documented(name: str, scale: Scale, records: list[Record], folder: Path) ->
 
 def _write(document: Document, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / f"{document.name}.json"
-    part = place.with_suffix(".part")
-    part.write_text(json.dumps(document.record(), indent=1))
-    part.replace(place)
+    write_whole(folder / f"{document.name}.json", json.dumps(document.record(), indent=1))
+
+
+def _check_scale(folder: Path, scale: Scale) -> None:
+    """Raise if the folder has a document of the other scale, which is not to be mixed with this."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found = json.loads(path.read_text())
+            commands = [part["command"] for part in (*found["tables"], *found["figures"])]
+            small = {QUICK.flags.strip() in command.split() for command in commands}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # it is no document
+        if (scale is not QUICK) in small:
+            theirs, mine = ("full", "quick") if scale is QUICK else ("quick", "full")
+            raise PlanError(
+                f"{path} is a {theirs} reproduction, and a {mine} one was asked for; give another "
+                "--out, so that they are not mixed"
+            )
 
 
 def _print(document: Document, console: Console) -> None:
-    console.rule(document.title, align="left")
+    console.rule(Text(document.title), align="left")
     for sentence in document.summary:
         console.print(sentence, markup=False, highlight=False)
     for table in document.tables:
         columns, rows = len(table.columns), len(table.rows)
-        if rows > SHOWN_ROWS or columns * COLUMN_WIDTH > console.width:
-            console.print(f"{table.title}: {rows} rows of {columns} columns, on the page")
-        else:
-            console.print(_grid(table))
+        grid = _grid(table, console.width) if rows <= SHOWN_ROWS else None
+        console.print(
+            grid or f"{table.title}: {rows} rows of {columns} columns, on the page", markup=False
+        )
 
 
-def _grid(table: Table) -> Grid:
-    grid = Grid(title=table.title, title_justify="left")
-    for column in table.columns:
-        grid.add_column(column)
-    for row in table.rows:
-        grid.add_row(*("–" if cell is None else str(cell) for cell in row))
+def _grid(table: Table, width: int) -> Grid | None:
+    """Return a table whose cells break only between words, or None if that is too wide."""
+    rows = [["–" if cell is None else str(cell) for cell in row] for row in table.rows]
+    columns = [list(column) for column in zip(table.columns, *rows, strict=True)]
+    least = [max(map(cell_len, " ".join(each).split()), default=0) for each in columns]
+    most = [max(map(cell_len, each)) for each in columns]
+    room = width + GAP - sum(each + GAP for each in least)
+    if room < 0:
+        return None
+    wanted = sum(most) - sum(least)
+    grid = Grid(
+        title=Text(table.title),
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, GAP - 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
+    for heading, low, high in zip(table.columns, least, most, strict=True):
+        more = high - low if wanted <= room else (high - low) * room // wanted
+        grid.add_column(Text(heading), width=low + more)
+    for row in rows:
+        grid.add_row(*map(Text, row))
     return grid

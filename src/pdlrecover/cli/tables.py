@@ -6,16 +6,27 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from pdlrecover.experiments.collection import Mean
+from pdlrecover.experiments.judgement import above
 from pdlrecover.experiments.seeds import Runs
 from pdlrecover.experiments.summary import divergences
 from pdlrecover.experiments.words import percent, readable
+
+REMEMBERED = "remembered: 1 the original, 0 retraining; on one seed it is noisy, about ±0.3"
+CROWDED = 8
+"""So many columns of numbers, beside the methods, stand closer together."""
 
 
 def results_table(result: dict[str, Any]) -> Table:
     """Return what each method reached and what it cost, from a result record.
 
-    Below it stands which methods diverged, if any did.
+    Below it stands what is meant by remembered, and which methods diverged, if any did. It fits
+    into 80 columns: where it is narrower still, or a method's name is long, names are folded and
+    numbers are not cut.
     """
+    runs = Runs([result])
+    columns = _columns(runs)
+    notes = [REMEMBERED] * ("remembered" in columns) + divergences(runs)
     config = result["config"]
     what = (
         f"{config['malicious']} malicious"
@@ -26,35 +37,61 @@ def results_table(result: dict[str, Any]) -> Table:
         what += f", {config['undetected']} undetected"
     mode = "in the clear" if config["clear"] else "on shares"
     table = Table(
-        title=f"{config['dataset']}, {config['peers']} peers, {what}, "
-        f"{config['rounds']} rounds, {mode}",
+        title=Text(
+            f"{config['dataset']}, {config['peers']} peers, {what}, {config['rounds']} rounds, "
+            f"{mode}"
+        ),
         title_justify="left",
-        caption=Text("\n".join(divergences(Runs([result])))) or None,
+        caption=Text("\n".join(notes)) or None,
         caption_justify="left",
         box=SIMPLE_HEAD,
+        padding=(0, 1 if len(columns) < CROWDED else 0, 0, 0),
         pad_edge=False,
+        show_edge=False,
     )
-    guarded = any(entry["fallback_rounds"] for entry in result["methods"].values())
-    table.add_column("method", no_wrap=True)
-    extra = ["by the\nguard"] if guarded else []
-    columns = ["accu-\nracy", "back-\ndoor", "remem-\nbered", "exact\nrounds", *extra]
-    for name in [*columns, "sec-\nonds", "sent\nby each"]:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, entry in result["methods"].items():
+    table.add_column("method", overflow="fold")
+    for heading in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name in runs.methods:
         table.add_row(
-            name,
-            percent(entry["accuracy"]),
-            percent(entry["attack_success"]),
-            ratio(entry["remembered"]),
-            str(entry["exact_rounds"]),
-            *([str(entry["fallback_rounds"])] if guarded else []),
-            f"{entry['seconds']['total']:.1f}",
-            readable(entry["bytes_per_peer"]),
+            Text(name),
+            *(cells[name] for cells in columns.values()),
             style="bold" if name == "pdlrecover" else None,
         )
     return table
 
 
-def ratio(value: float | None) -> str:
-    """Return a ratio to two places, or a dash."""
-    return "–" if value is None else f"{value:.2f}"
+def _columns(runs: Runs) -> dict[str, dict[str, str]]:
+    """Return the columns by their headings, and in each what stands in the row of a method.
+
+    The backdoor's columns are there if there is one, what is remembered if it is known, and the
+    guard's if it asked for a round.
+    """
+    entries = {name: runs[0]["methods"][name] for name in runs.methods}
+    success = {name: entry["attack_success"] for name, entry in entries.items()}
+    columns = {"acc.": {name: percent(e["accuracy"]) for name, e in entries.items()}}
+    if any(value is not None for value in success.values()):
+        columns["back\ndoor"] = {name: percent(success[name]) for name in entries}
+        columns["above\nretrain"] = {
+            name: _shown(above(runs, name), 100, "+z.1f") for name in entries
+        }
+    remembered = {name: runs.remembered(name) for name in entries}
+    if any(remembered.values()):
+        columns["remembered"] = {n: _shown(mean, 1, "z.2f") for n, mean in remembered.items()}
+    columns["exact\nrounds"] = {
+        name: _shown(runs.exact_rounds(name), 1, ",.0f") for name in entries
+    }
+    if any(entry["fallback_rounds"] for entry in entries.values()):
+        columns["by\nguard"] = {n: str(e["fallback_rounds"]) for n, e in entries.items()}
+    columns["time\n(s)"] = {name: _seconds(runs.seconds(name)) for name in entries}
+    columns["sent\nby each"] = {n: readable(e["bytes_per_peer"]) for n, e in entries.items()}
+    return columns
+
+
+def _seconds(spent: Mean | None) -> str:
+    return _shown(spent, 1, ".1f" if spent is not None and spent.value < 100 else ".0f")
+
+
+def _shown(mean: Mean | None, factor: float, form: str) -> str:
+    """Return a number, or a dash."""
+    return "–" if mean is None else format(factor * mean.value, form)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.run import World, build
+from pdlrecover.experiments.world import World, build
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.methods import Settings
 from pdlrecover.recovery.requests import Stepped, Vector

@@ -7,8 +7,9 @@ Rules:
   again when either has changed, and more methods can be added to one that is there.
 - A cache belongs to one data folder: what the files contain is not looked at.
 - An entry that cannot be read, is of another config, or is not complete is not trusted: it is run
-  again, or goes on where it was. Anything else that fails, a full disk or a method that cannot be
-  run, deletes nothing; the other cells are run, and then what failed is said.
+  again, or goes on where it was. Anything else that fails, a full disk, a method with a mistake in
+  it or a process that was killed, deletes nothing; the other cells are run, and then what failed is
+  said.
 - Of two commands with one cache, the second waits for a cell that the first is at.
 - Retraining knows nothing of the attack: it computes with the kept peers, from the first model.
   So where an attack without a trigger is removed, what the same removal of honest leavers has
@@ -17,35 +18,35 @@ Rules:
   the times of methods within one cell can be compared.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache as remembered
+from functools import partial
 from importlib.metadata import version
-from multiprocessing import get_context
 from pathlib import Path
 
 import pdlrecover
-from pdlrecover.errors import HistoryError, LocalError, PlanError
+from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.run import Record, begin, run
+from pdlrecover.experiments.files import alone
+from pdlrecover.experiments.pool import POLL_SECONDS, run_jobs
+from pdlrecover.experiments.run import POISONED, Record, begin, is_done, run, stored
 from pdlrecover.experiments.scale import TARGETED
 from pdlrecover.recovery.methods import parse
 
 LAYERS = ("field", "sharing", "learning", "adversary", "history", "recovery", "engines")
 """What results depend on, besides some of the experiments' own files."""
-OWN = ("config.py", "forgetting.py", "run.py")
+OWN = ("config.py", "curve.py", "forgetting.py", "run.py", "world.py")
 LIBRARIES = ("torch", "numpy")
 APART = ("engines/peers",)
 """What is in those layers and has no part in an experiment."""
-POLL_SECONDS = 1.0
+NAMED = 3
+"""So many of the runs that failed for one reason are named."""
 HISTORY_FREE = ("retrain", "accelerated-retrain")
 """Methods that see nothing of the original run but its first model."""
 
@@ -99,18 +100,24 @@ def key_of(config: Config) -> str:
 def source_digest() -> str:
     """Return a digest of the source that results depend on."""
     root = Path(pdlrecover.__file__).parent
-    files = [path for layer in LAYERS for path in sorted((root / layer).rglob("*.py"))]
     digest = hashlib.sha256()
-    experiments = [root / "experiments" / name for name in OWN]
-    for path in [*files, root / "federation.py", *experiments]:
-        name = path.relative_to(root).as_posix()
-        if name.startswith(APART):
-            continue
+    for name in sources():
         digest.update(name.encode())
-        digest.update(path.read_bytes())
+        digest.update((root / name).read_bytes())
     for library in LIBRARIES:
         digest.update(f"{library} {version(library)}".encode())
     return digest.hexdigest()
+
+
+def sources() -> list[str]:
+    """Return the files of this package that results depend on, from its root."""
+    root = Path(pdlrecover.__file__).parent
+    files = [path for layer in LAYERS for path in sorted((root / layer).rglob("*.py"))]
+    experiments = [root / "experiments" / name for name in OWN]
+    names = [
+        path.relative_to(root).as_posix() for path in [*files, root / "federation.py", *experiments]
+    ]
+    return [name for name in names if not name.startswith(APART)]
 
 
 def _merged(configs: Sequence[Config]) -> dict[str, Config]:
@@ -125,17 +132,15 @@ def _merged(configs: Sequence[Config]) -> dict[str, Config]:
 
 
 def _cached(config: Config, place: Path) -> Record | None:
-    """Return a result that is complete and of this config, or None."""
+    """Return a result that is complete and of this config, with its methods only, or None."""
     try:
-        result: Record = json.loads((place / "result.json").read_text())
-        theirs = {**result["config"], "methods": None}
-        complete = result["complete"] and all(
-            "accuracy" in result["methods"][name] for name in config.methods
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        result = stored(config, place)
+    except (HistoryError, OSError):
         return None
-    mine = {**json.loads(json.dumps(config.record())), "methods": None}
-    return result if complete and theirs == mine else None
+    if result is None or not is_done(result, config):
+        return None
+    asked = (POISONED, *config.methods)
+    return {**result, "methods": {name: result["methods"][name] for name in asked}}
 
 
 def _run_missing(
@@ -147,33 +152,26 @@ def _run_missing(
 ) -> None:
     """Run cells in processes of their own: those that can lend come first, then the longest."""
     folder.mkdir(parents=True, exist_ok=True)
-    total, done = len(cells), 0
-    failed: dict[str, list[str]] = {}
     ordered = sorted(cells, key=lambda key: (_lender(cells[key]) is not None, -_effort(cells[key])))
-    with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
-        futures: dict[Future[Record], str] = {
-            pool.submit(_run_one, cells[key], folder / key, data_dir): key for key in ordered
-        }
-        pending = set(futures)
-        try:
-            while pending:
-                finished, pending = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
-                for future in finished:
-                    done += 1
-                    try:
-                        future.result()
-                    except (LocalError, OSError) as error:
-                        failed.setdefault(str(error), []).append(_words(cells[futures[future]]))
-                if watcher:
-                    running = _running(folder / key for f, key in futures.items() if f in pending)
-                    watcher(Status(done=done, total=total, running=tuple(running)))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    jobs = {key: partial(_run_one, cells[key], folder / key, data_dir) for key in ordered}
+
+    def watch(done: int, running: Sequence[str]) -> None:
+        if watcher:
+            notes = tuple(_notes(folder / key for key in running))
+            watcher(Status(done=done, total=len(jobs), running=notes))
+
+    failed = run_jobs(jobs, workers, watch)
     if failed:
-        count = sum(map(len, failed.values()))
-        said = "; ".join(f"{error} ({who[0]})" for error, who in failed.items())
-        raise PlanError(f"{count} of {total} runs failed, the others are kept: {said}")
+        who: dict[str, list[str]] = {}
+        for key, reason in failed.items():
+            who.setdefault(reason, []).append(_words(cells[key]))
+        said = "; ".join(f"{reason} ({_listed(names)})" for reason, names in who.items())
+        raise PlanError(f"{len(failed)} of {len(jobs)} runs failed, the others are kept: {said}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return " and ".join([*names[:NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def _words(config: Config) -> str:
@@ -185,45 +183,22 @@ def _effort(config: Config) -> int:
     return config.rounds * config.peers * (1 + len(config.methods))
 
 
-def _one_thread() -> None:
-    import torch
-
-    os.environ["PDLRECOVER_THREADS"] = "1"
-    torch.set_num_threads(1)
-
-
 def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
     """Run one cell; what is there and cannot be gone on with is thrown away."""
-    with _alone(place):
+    with alone(place):
         if (found := _cached(config, place)) is not None:
             return found
         progress = _Note(place / "progress")
         try:
             _borrow(config, place)
             result = run(config, place, data_dir=data_dir, progress=progress)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            if not _is_damage(error):
+        except HistoryError as error:
+            if isinstance(error.__cause__, OSError):  # the disk is to blame, not what is on it
                 raise
             shutil.rmtree(place, ignore_errors=True)
             result = run(config, place, data_dir=data_dir, progress=progress)
         progress.path.unlink(missing_ok=True)
         return result
-
-
-@contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Wait until no other process is at this cell."""
-    with place.with_name(f"{place.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _is_damage(error: Exception) -> bool:
-    """Say whether what is stored is to blame: neither the disk nor what was asked for."""
-    cause = error.__cause__ or error
-    if isinstance(cause, OSError):
-        return isinstance(cause, FileNotFoundError | NotADirectoryError | IsADirectoryError)
-    return isinstance(error, HistoryError) or not isinstance(error, LocalError)
 
 
 def _lender(config: Config) -> Config | None:
@@ -244,9 +219,12 @@ def _borrow(config: Config, place: Path) -> None:
     found = _cached(replace(lender, methods=names), place.parent / key)
     if found is None:
         return
+    models = [place.parent / key / "models" / f"{name}.npy" for name in names]
+    if not all(model.exists() for model in models):
+        return
     (place / "models").mkdir(parents=True, exist_ok=True)
-    for name in names:
-        shutil.copy2(place.parent / key / "models" / f"{name}.npy", place / "models")
+    for model in models:
+        shutil.copy2(model, place / "models")
     entries = {name: {**found["methods"][name], "borrowed_from": key} for name in names}
     begin(config, place, entries)
 
@@ -272,7 +250,7 @@ class _Note:
         pass
 
 
-def _running(places: Iterator[Path]) -> Iterator[str]:
+def _notes(places: Iterator[Path]) -> Iterator[str]:
     for place in places:
         try:
             yield (place / "progress").read_text()

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdlrecover.experiments.document import Series
-from pdlrecover.experiments.forgetting import UNSCORED
+from pdlrecover.experiments.forgetting import TELLING, UNSCORED, gap
 from pdlrecover.experiments.run import POISONED, Record
 
-TELLING = 0.02
-"""The least that the original must remember on average, in nats, for a share of it to tell
-anything: models that never saw the removed data differ from retraining by half of that."""
+LOST = 100.0
+"""A loss on held-out data, in nats, that says a model has diverged: guessing costs about 2."""
+NOISY = ("fedrecovery-noise",)
+"""Methods whose models are noisy by design: a high loss is no divergence."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,12 @@ class Results(Sequence[Record]):
     def accuracy(self, method: str) -> str | None:
         """Return a method's accuracy for a table, which says if it diverged."""
         found = percent(self.mean(method, "accuracy"))
-        lost = sum("diverged" in r["methods"].get(method, {}) for r in self)
+        lost = sum(why is not None for why in self.diverged(method))
         return f"{found} (diverged in {lost} of {len(self)})" if lost else found
+
+    def diverged(self, method: str) -> list[str | None]:
+        """Return for each record why a method counts as diverged there, or None."""
+        return [diverged(method, r["methods"].get(method), r["config"]) for r in self]
 
     def remembered(self, method: str) -> Mean | None:
         """Return the share of the removed data that a method remembers: the original 1, retrain 0.
@@ -87,8 +92,8 @@ class Results(Sequence[Record]):
         if method.split(":")[0] in UNSCORED:
             return None
         names = (method, POISONED, "retrain")
-        found = [[_gap(record["methods"].get(name)) for name in names] for record in self]
-        gaps = [[gap for gap in each if gap is not None] for each in found]
+        found = [[gap(record["methods"].get(name)) for name in names] for record in self]
+        gaps = [[value for value in each if value is not None] for each in found]
         if not gaps or any(len(each) < len(names) for each in gaps):
             return None
         scale = statistics.fmean(original - retrain for _, original, retrain in gaps)
@@ -97,9 +102,19 @@ class Results(Sequence[Record]):
         return Mean.of([(ours - retrain) / scale for ours, _, retrain in gaps])
 
     def exact_rounds(self, method: str) -> Mean | None:
-        """Return how many rounds' worth of gradients the kept peers have computed."""
-        entries = [(r["methods"].get(method), kept(r["config"])) for r in self]
-        return Mean.of([work(entry, peers) for entry, peers in entries if entry is not None])
+        """Return how many rounds' worth of gradients were computed: by the kept peers, or by all.
+
+        All of them computed for the original model. A count of the rounds that opened a fresh sum
+        would leave out methods whose peers compute without one.
+        """
+        entries = [(r["methods"].get(method), r["config"]) for r in self]
+        return Mean.of(
+            [
+                work(entry, config["peers"] if method == POISONED else kept(config))
+                for entry, config in entries
+                if entry is not None
+            ]
+        )
 
     def curve(self, method: str, key: str = "accuracy") -> Series | None:
         """Return a method's curve over the rounds that all these records have, in percent."""
@@ -118,6 +133,27 @@ class Results(Sequence[Record]):
         )
 
 
+def diverged(method: str, entry: Record | None, config: Record) -> str | None:
+    """Return why a method counts as diverged in a record, or None if it does not.
+
+    It has left the range of numbers that can be shared, or has ended at a model whose loss on
+    held-out data is not finite or above `LOST`. A loss that is not finite is written as None, and
+    so is that of a run in which nobody was removed: there it says nothing.
+    """
+    if entry is None:
+        return None
+    if "diverged" in entry:
+        return str(entry["diverged"])
+    if "held_out_loss" not in entry or method.split(":")[0] in (*UNSCORED, *NOISY):
+        return None
+    loss = entry["held_out_loss"]
+    if loss is None and kept(config) == config["peers"]:
+        return None
+    if loss is None or not math.isfinite(loss):
+        return "its loss on held-out data is not finite"
+    return f"its loss on held-out data is {loss:,.0f} nats" if loss > LOST else None
+
+
 def work(entry: Record, peers: int) -> float:
     """Return a method's gradient evaluations as rounds of so many kept peers."""
     return float(entry["gradient_evaluations"]) / peers
@@ -127,12 +163,6 @@ def kept(config: Record) -> int:
     """Return how many peers were not removed."""
     removed = sum(config.get(who, 0) for who in ("malicious", "accused", "leavers"))
     return int(config["peers"] - removed)
-
-
-def _gap(entry: Record | None) -> float | None:
-    """Return the loss on held-out data minus that on the removed peers' data."""
-    lost, found = ((entry or {}).get(key) for key in ("removed_loss", "held_out_loss"))
-    return None if lost is None or found is None else float(found - lost)
 
 
 def line(name: str, xs: Sequence[float], means: Sequence[Mean | None]) -> Series:
@@ -164,8 +194,14 @@ def origin(records: Sequence[Record]) -> str:
         {", ".join(f"{name} {v}" for name, v in r["versions"].items()) for r in records}
     )
     commits = sorted({entry["commit"] for r in records for entry in r["methods"].values()} - {None})
-    spent = sum(e["seconds"]["processor"] for r in records for e in r["methods"].values())
-    notes = sorted({record.get("dataset_note") or "" for record in records} - {""})
+    spent = sum(
+        entry["seconds"]["processor"]
+        for record in records
+        for entry in record["methods"].values()
+        if "borrowed_from" not in entry
+    )
+    told = (part for r in records for part in (r.get("dataset_note") or "").split("; "))
+    notes = sorted(set(told) - {""})
     parts = [
         f"{len(records)} runs, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
         f"{spent / 3600:.1f} hours of one core",

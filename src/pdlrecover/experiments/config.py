@@ -17,7 +17,6 @@ from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.sharing import Tolerance
 
-"""The methods that go by PDLRecover's schedule, or by how many exact rounds it has."""
 EVALUATIONS = 50
 """How many points a curve of accuracy has, about."""
 

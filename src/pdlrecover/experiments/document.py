@@ -8,8 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from pdlrecover.errors import RecordError
+from pdlrecover.experiments.typed import built, checked
 
 Cell = str | float | int | None
+OPENING: dict[str, type] = {"openings": int, "numbers": int, "of": str}
+"""What a ledger says of a kind of openings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,8 @@ class Document:
     title: str
     summary: list[str]
     """A few sentences that a busy person understands."""
+    key: int = 0
+    """Which of them says most: it stands out, and stands for the document on a page of many."""
     facts: list[Fact] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
@@ -89,18 +94,21 @@ class Document:
     note: str = ""
     """Where it comes from: versions, commit, seeds."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.key < max(1, len(self.summary)):
+            raise RecordError(f"{self.title!r} has no sentence {self.key}, counted from 0")
+
     def record(self) -> dict[str, Any]:
         """Return it as plain values."""
         return asdict(self)
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """Return what `record` wrote down."""
-        values = dict(record)
-        figures = [
-            Figure(**{**f, "series": [Series(**s) for s in f["series"]]})
-            for f in values.pop("figures")
-        ]
-        tables = [Table(**t) for t in values.pop("tables")]
-        facts = [Fact(**f) for f in values.pop("facts", [])]
-        return cls(**values, figures=figures, tables=tables, facts=facts)
+        """Return what `record` wrote down; raise RecordError if a part is of another type."""
+        document = built(cls, record)
+        for method, opened in document.ledger.items():
+            for kind, entry in opened.items():
+                known = checked(entry, dict[str, Any], f"ledger {method!r} {kind!r}")
+                for key, wanted in OPENING.items():
+                    checked(known.get(key), wanted, f"ledger {method!r} {kind!r} {key}")
+        return document

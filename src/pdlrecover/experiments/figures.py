@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from pdlrecover.experiments.document import Figure
+from pdlrecover.experiments.palette import Look, looks, palette
 
 ORIGINAL = "poisoned"
-COLOURS = 10
-MARKERS = "os^DvPX*<>"
-LINES = ("-", "--", ":", "-.")
-"""Markers of points, and strokes of lines: the next one is taken when the colours are used up."""
+MARKERS = "os^DvX"
+"""The shapes of points."""
+SHOWN_POINTS = 12
+"""Of accuracies drawn as points, what lies so many points under the best, or less, is shown."""
 
 
 def draw_curves(result: dict[str, Any], path: Path) -> Path:
@@ -28,15 +29,18 @@ def draw_curves(result: dict[str, Any], path: Path) -> Path:
     figure, axes = plot.subplots(
         1, 2 if backdoor else 1, figsize=(11 if backdoor else 6, 4), squeeze=False
     )
+    styles = looks(methods)
     panels = [("accuracy", "accuracy (%)")] + [
         ("attack_success", "backdoor success (%)")
     ] * backdoor
     for axis, (key, label) in zip(axes[0], panels, strict=True):
-        for place, (name, entry) in enumerate(methods.items()):
+        for name, entry in methods.items():
             curve = entry["curve"]
             values = [math.nan if v is None else 100 * v for v in curve[key]]
             width = 2.4 if name in ("pdlrecover", "retrain", ORIGINAL) else 1.1
-            axis.plot(curve["round"], values, label=name, lw=width, ms=5, **look(place, values))
+            axis.plot(
+                curve["round"], values, label=name, lw=width, ms=5, **drawn(styles[name], values)
+            )
         axis.set(xlabel="round", ylabel=label, ylim=(0, 100))
         axis.grid(alpha=0.3)
     axes[0][0].legend(fontsize=7, loc="lower right")
@@ -49,12 +53,12 @@ def draw_panels(figures: list[Figure], path: Path) -> Path:
     drawing, axes = plot.subplots(
         1, len(figures), figsize=(2.5 + 4 * len(figures), 3.8), squeeze=False
     )
-    names = list(dict.fromkeys(s.name for figure in figures for s in figure.series))
+    styles = looks(s.name for figure in figures for s in figure.series)
     legend: dict[str, Any] = {}
     for axis, figure in zip(axes[0], figures, strict=True):
         for series in figure.series:
             y = [math.nan if v is None or (figure.log and v <= 0) else v for v in series.y]
-            style = look(names.index(series.name), y, points=series.points)
+            style = drawn(styles[series.name], y, points=series.points)
             (line,) = axis.plot(series.x, y, lw=1.3, ms=3.5, **style)
             legend.setdefault(series.name, line)
             if series.spread is not None and not series.points:
@@ -70,22 +74,24 @@ def draw_panels(figures: list[Figure], path: Path) -> Path:
         if figure.y.endswith("(%)"):  # a band may be wider than what can be
             low, high = axis.get_ylim()
             axis.set_ylim(max(low, -2), min(high, 102))
+        values = [v for s in figure.series if s.points for v in s.y if v is not None]
+        if figure.y.startswith("accuracy") and values:
+            axis.set_ylim(max(axis.get_ylim()[0], max(values) - SHOWN_POINTS), max(values) + 1)
     beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
     axes[0][-1].legend(legend.values(), legend.keys(), fontsize=7, **beside)
     return _save(drawing, path, digest(figures))
 
 
-def look(place: int, y: list[float], *, points: bool = False) -> dict[str, Any]:
-    """Return how the series in this place of the legend is drawn, told apart from all others.
+def drawn(look: Look, y: list[float], *, points: bool = False) -> dict[str, Any]:
+    """Return how matplotlib draws a series of this look.
 
     A line shows nothing of a value that has no neighbour, so those get a marker.
     """
-    turn = place // COLOURS
-    marker = MARKERS[turn % len(MARKERS)]
-    style: dict[str, Any] = {"color": f"C{place % COLOURS}"}
+    marker = MARKERS[look.shape]
+    style: dict[str, Any] = {"color": look.colour[0]}
     if points:
         return {**style, "ls": "", "marker": marker}
-    style["ls"] = LINES[turn % len(LINES)]
+    style |= {"ls": (0, look.dash) if look.dash else "-", "dash_capstyle": "round"}
     around = [math.nan, *y, math.nan]
     lone = [i for i in range(len(y)) if _alone(*around[i : i + 3])]
     return {**style, "marker": marker, "markevery": lone} if lone else style
@@ -96,9 +102,11 @@ def _alone(before: float, value: float, after: float) -> bool:
 
 
 def digest(figures: list[Figure]) -> str:
-    """Return what a drawing of these figures by this file is known by."""
+    """Return what a drawing of these figures by this file, in these colours, is known by."""
     values = json.dumps([asdict(figure) for figure in figures], sort_keys=True)
-    return hashlib.sha256((values + Path(__file__).read_text()).encode()).hexdigest()
+    return hashlib.sha256(
+        (values + Path(__file__).read_text() + json.dumps(palette())).encode()
+    ).hexdigest()
 
 
 def fresh(figures: list[Figure], path: Path) -> bool:

@@ -17,8 +17,9 @@ from pdlrecover.engines.population import Population
 from pdlrecover.learning import Dataset, mean_loss
 from pdlrecover.recovery.requests import Vector
 
-MEASURABLE = 0.01
-"""The least difference of gaps, in nats, that can be told from chance."""
+TELLING = 0.02
+"""The least that the original must remember, in nats, for a share of it to tell anything:
+models that never saw the removed data differ from retraining by half of that."""
 UNSCORED = ("certified-removal",)
 """Methods whose models have scores that are no likelihoods: their losses say nothing."""
 
@@ -70,14 +71,15 @@ def add_forgetting(methods: dict[str, Entry], original: str) -> None:
 
 def remembered(entry: Entry, original: Entry, retrain: Entry) -> float | None:
     """Return how much of the removed peers' data a model remembers: the original 1, retrain 0."""
-    gaps = [_gap(each) for each in (entry, original, retrain)]
-    if any(gap is None for gap in gaps):
+    gaps = [gap(each) for each in (entry, original, retrain)]
+    if None in gaps:
         return None
-    of_entry, of_original, of_retrain = (gap for gap in gaps if gap is not None)
+    of_entry, of_original, of_retrain = (each for each in gaps if each is not None)
     scale = of_original - of_retrain
-    return (of_entry - of_retrain) / scale if scale >= MEASURABLE else None
+    return (of_entry - of_retrain) / scale if scale >= TELLING else None
 
 
-def _gap(entry: Entry) -> float | None:
-    lost, kept = entry.get("removed_loss"), entry.get("held_out_loss")
-    return None if lost is None or kept is None else float(kept - lost)
+def gap(entry: Entry | None) -> float | None:
+    """Return the loss on held-out data minus that on the removed peers' data."""
+    lost, found = ((entry or {}).get(key) for key in ("removed_loss", "held_out_loss"))
+    return None if lost is None or found is None else float(found - lost)

@@ -20,7 +20,7 @@ def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | Non
         entry is None or "retrain" not in r["methods"] for entry, r in zip(entries, of, strict=True)
     ):
         return None
-    if any("diverged" in entry for entry in entries):
+    if any(of.diverged(method)):
         return False
     exact, lost = of.mean(method, "exact_rounds"), gap(of, method)
     more = above(of, method)
@@ -35,13 +35,13 @@ def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | Non
     )
 
 
-def gaps(of: Results, method: str) -> list[float]:
-    """Return the accuracy above retraining's, for each seed."""
+def gaps(of: Results, method: str, key: str = "accuracy") -> list[float]:
+    """Return a rate above retraining's, for each seed that has both."""
     methods = [record["methods"] for record in of]
     return [
-        m[method]["accuracy"] - m["retrain"]["accuracy"]
+        m[method][key] - m["retrain"][key]
         for m in methods
-        if {method, "retrain"} <= set(m)
+        if {method, "retrain"} <= set(m) and None not in (m[method][key], m["retrain"][key])
     ]
 
 
@@ -51,8 +51,8 @@ def gap(of: Results, method: str) -> Mean | None:
 
 
 def above(of: Results, method: str) -> Mean | None:
-    """Return the backdoor's success above retraining's."""
-    return of.mean(method, "attack_success_above_retrain")
+    """Return the backdoor's success above retraining's, None where there is no backdoor."""
+    return Mean.of(gaps(of, method, "attack_success"))
 
 
 def points(rate: Mean | float | None, digits: int = 2) -> float | None:

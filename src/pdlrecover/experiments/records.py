@@ -81,7 +81,8 @@ def _check_result(record: Record) -> None:
         raise RecordError(f"it is of format {record.get('format')}, and this reads {FORMAT}")
     if not record["methods"]:
         raise RecordError("no method in it is done yet")
-    documents_from_result(record)
+    for document in documents_from_result(record):
+        Document.from_record(document.record())
 
 
 def _reason(error: Exception) -> str:

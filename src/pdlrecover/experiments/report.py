@@ -21,12 +21,19 @@ from string import Template
 from typing import Any
 
 from pdlrecover.errors import RecordError
+from pdlrecover.experiments import palette
 from pdlrecover.experiments.document import Cell, Document, Fact, Figure, Table
 
-SCRIPTS = ("svg.js", "reader.js", "chart.js", "ledger.js", "page.js")
+SCRIPTS = ("svg.js", "reader.js", "chart.js", "ledger.js", "table.js", "page.js")
 SEVERAL = "PDLRecover report"
 """The title of a page with more than one document."""
 OURS = "pdlrecover"
+METHOD = "method"
+"""The heading of columns that name methods."""
+LONG = 40
+"""Tables of more rows are folded."""
+HELD = 5
+"""So many columns at most stay in place when a table is scrolled; the style knows no more."""
 
 
 def write_report(documents: Sequence[Document], path: Path) -> Path:
@@ -42,8 +49,9 @@ def write_report(documents: Sequence[Document], path: Path) -> Path:
 
 def render(documents: Sequence[Document]) -> str:
     """Return the page of these documents."""
-    style = _part("page.css")
-    script = '"use strict";\n' + "\n".join(_part(name) for name in SCRIPTS)
+    style = palette.style() + _part("page.css")
+    script = f'"use strict";\nconst PALETTE = {embedded(palette.palette())};\n'
+    script += "\n".join(_part(name) for name in SCRIPTS)
     title = documents[0].title if len(documents) == 1 else SEVERAL
     return Template(_part("page.html")).substitute(
         title=escape(title),
@@ -69,14 +77,14 @@ def embedded(value: Any) -> str:
 
 
 def _contents(documents: Sequence[Document]) -> str:
-    """Return what the page has, each with its first sentence: the page in short."""
+    """Return the page in short: what each document says first, with a link to the rest of it."""
     links = "".join(
         f'<li><a href="#document-{i}">{escape(document.title)}</a>'
-        + "".join(f"<p>{escape(sentence)}</p>" for sentence in document.summary[:1])
+        + "".join(f"<p>{escape(s)}</p>" for s in document.summary[document.key :][:1])
         + "</li>"
         for i, document in enumerate(documents)
     )
-    return f'<nav aria-label="In short"><ol>{links}</ol></nav>'
+    return f'<nav aria-labelledby="short"><h2 id="short">In short</h2><ol>{links}</ol></nav>'
 
 
 def _section(document: Document, index: int, titled: bool) -> str:
@@ -85,7 +93,10 @@ def _section(document: Document, index: int, titled: bool) -> str:
         f'<section class="document" id="document-{index}">',
         f"<h2>{escape(document.title)}</h2>" if titled else "",
         '<div class="summary">',
-        *(f"<p>{escape(sentence)}</p>" for sentence in document.summary),
+        *(
+            f"{'<p class=key>' if i == document.key else '<p>'}{escape(sentence)}</p>"
+            for i, sentence in enumerate(document.summary)
+        ),
         "</div>",
         f'<dl class="facts">{"".join(map(_fact, document.facts))}</dl>' if document.facts else "",
         f'<div class="figures">{figures}</div>' if figures else "",
@@ -110,33 +121,56 @@ def _figure(figure: Figure, document: int, index: int) -> str:
         f"<figcaption><h3>{escape(figure.title)}</h3></figcaption>"
         '<div class="legend" role="group" aria-label="Series"></div>'
         '<div class="plot"><noscript>Curves are drawn by a script.</noscript></div>'
+        '<div class="scales"></div>'
         f"{_note(figure.note)}{_command(figure.command)}</figure>"
     )
 
 
-def _table(table: Table) -> str:
-    styles = [_places(table, column) for column in range(len(table.columns))]
+def _table(table: Table, *, folded: bool = True) -> str:
+    places = [_places(table, column) for column in range(len(table.columns))]
+    held = _held(table)
+    kinds = [_kind(each, column, held) for column, each in enumerate(places)]
     head = "".join(
-        f'<th scope="col" aria-sort="none"{_kind(places)}>'
-        f'<button type="button">{escape(name)}</button></th>'
-        for name, places in zip(table.columns, styles, strict=True)
+        f'<th scope="col" aria-sort="none"{kind}><button type="button">{escape(name)}</button></th>'
+        for name, kind in zip(table.columns, kinds, strict=True)
     )
-    body = "".join(_row(row, styles) for row in table.rows)
-    return (
-        f'<div class="table"><h3>{escape(table.title)}</h3>'
+    body = "".join(_row(row, places, kinds, _is_ours(table, row)) for row in table.rows)
+    made = (
+        '<div class="sideways"><p class="hint">Scroll sideways for more columns →</p>'
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(table.title)}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div>"
+    )
+    if folded and len(table.rows) > LONG:
+        size = f"{len(table.rows):,} rows of {len(table.columns)} columns"
+        made = f'<details class="fold"><summary>{size}</summary>{made}</details>'
+    return (
+        f'<div class="table"><h3>{escape(table.title)}</h3>{made}'
         f"{_note(table.note)}{_command(table.command)}</div>"
     )
 
 
-def _row(row: Sequence[Cell], styles: Sequence[int | None]) -> str:
+def _held(table: Table) -> int:
+    """Return how many columns say what a row is: those up to the method, or the first."""
+    place = table.columns.index(METHOD) if METHOD in table.columns else 0
+    return place + 1 if place < HELD else 1
+
+
+def _is_ours(table: Table, row: Sequence[Cell]) -> bool:
+    """Say whether a row is of our method, by the column that names methods."""
+    return any(
+        heading == METHOD and isinstance(cell, str) and cell.lower().startswith(OURS)
+        for heading, cell in zip(table.columns, row, strict=True)
+    )
+
+
+def _row(
+    row: Sequence[Cell], places: Sequence[int | None], kinds: Sequence[str], ours: bool
+) -> str:
     cells = []
-    for column, (cell, places) in enumerate(zip(row, styles, strict=True)):
+    for column, (cell, digits, kind) in enumerate(zip(row, places, kinds, strict=True)):
         tag = 'th scope="row"' if column == 0 else "td"
         value = "" if _missing(cell) else f' data-value="{escape(str(cell))}"'
-        cells.append(f"<{tag}{_kind(places)}{value}>{_shown(cell, places)}</{tag[:2]}>")
-    ours = isinstance(row[0], str) and row[0].lower().startswith(OURS) if row else False
+        cells.append(f"<{tag}{kind}{value}>{_shown(cell, digits)}</{tag[:2]}>")
     return ('<tr class="ours">' if ours else "<tr>") + "".join(cells) + "</tr>"
 
 
@@ -156,7 +190,8 @@ def _ledger(ledger: dict[str, dict[str, Any]], index: int) -> str:
         "<p>Everything that was opened, and so seen by all peers. A sum over many peers hides each "
         "of them; a single peer’s update shows what its data did.</p>"
         '<div class="picture"><noscript>The picture is drawn by a script.</noscript></div>'
-        f"<details><summary>The same as a table</summary>{_table(table)}</details></div>"
+        f"<details><summary>The same as a table</summary>{_table(table, folded=False)}"
+        "</details></div>"
     )
 
 
@@ -173,8 +208,11 @@ def _note(note: str) -> str:
     return f'<p class="note">{escape(note)}</p>' if note else ""
 
 
-def _kind(places: int | None) -> str:
-    return "" if places is None else ' class="number"'
+def _kind(places: int | None, column: int, held: int) -> str:
+    """Return the class of a column's cells: a number, and held in place, the last at the edge."""
+    kinds = ["number"] * (places is not None) + ["held"] * (column < held)
+    kinds += ["edge"] * (column == held - 1)
+    return f' class="{" ".join(kinds)}"' if kinds else ""
 
 
 def _places(table: Table, column: int) -> int | None:
@@ -199,7 +237,9 @@ def _places(table: Table, column: int) -> int | None:
 def _shown(cell: Cell, places: int | None) -> str:
     if _missing(cell):
         return "–"
-    return escape(cell) if isinstance(cell, str) else f"{cell:,.{places or 0}f}"
+    if isinstance(cell, str):
+        return escape(cell.replace(" ± ", "\u00a0±\u00a0"))
+    return f"{cell:,.{places or 0}f}"
 
 
 def _missing(cell: Cell) -> bool:

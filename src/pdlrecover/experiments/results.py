@@ -1,31 +1,59 @@
 """The document of a result record: curves, a table, the ledger, and what they say."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pdlrecover.experiments.collection import Mean
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Figure, Series, Table
+from pdlrecover.experiments.judgement import above
 from pdlrecover.experiments.run import Record
-from pdlrecover.experiments.seeds import Runs, by_experiment, mean, spread
-from pdlrecover.experiments.summary import facts, headline, sentences
+from pdlrecover.experiments.seeds import Runs, by_experiment
+from pdlrecover.experiments.summary import facts, headline, key, sentences
 from pdlrecover.experiments.words import listed
 
 CURVES = {"accuracy": "Accuracy", "attack_success": "Backdoor success"}
-COLUMNS: tuple[tuple[str, tuple[str, ...], float], ...] = (
-    ("accuracy (%)", ("accuracy",), 100),
-    ("backdoor success (%)", ("attack_success",), 100),
-    ("remembered", ("remembered",), 1),
-    ("exact rounds", ("exact_rounds",), 1),
-    ("asked for by the guard", ("fallback_rounds",), 1),
-    ("gradient evaluations", ("gradient_evaluations",), 1),
-    ("seconds", ("seconds", "total"), 1),
-    ("MB sent per peer", ("bytes_per_peer",), 1e-6),
-    ("distance to retraining", ("distance_to_retrain",), 1),
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: its heading, where its values are from, and how they are shown."""
+
+    title: str
+    of: Callable[[Runs, str], Mean | None]
+    factor: float = 1
+    spread: bool = False
+    """The spread over the seeds gets a column of its own."""
+    idle: bool = False
+    """Left out also where every value is 0."""
+
+    def mean(self, runs: Runs, method: str) -> Mean | None:
+        """Return a method's value, scaled; None if a seed has none."""
+        found = self.of(runs, method)
+        if found is None or found.count < len(runs):
+            return None
+        return Mean(self.factor * found.value, self.factor * found.spread, found.count)
+
+
+def _at(*path: str) -> Callable[[Runs, str], Mean | None]:
+    return lambda runs, method: runs.mean(method, *path)
+
+
+COLUMNS = (
+    Column("accuracy (%)", _at("accuracy"), 100, spread=True),
+    Column("backdoor success (%)", _at("attack_success"), 100, spread=True),
+    Column("backdoor above retrain (points)", above, 100, spread=True),
+    Column("remembered", Runs.remembered, spread=True),
+    Column("exact rounds", Runs.exact_rounds),
+    Column("asked for by the guard", _at("fallback_rounds"), idle=True),
+    Column("gradient evaluations", _at("gradient_evaluations")),
+    Column("seconds", Runs.seconds),
+    Column("MB sent per peer", _at("bytes_per_peer"), 1e-6),
+    Column("distance to retraining", _at("distance_to_retrain")),
 )
-"""What the table shows: a heading, where the value is in a record, and what it is multiplied by."""
-SPREAD = ("accuracy", "attack_success", "remembered")
-"""The values whose spread over the seeds gets a column of its own."""
+"""What the table shows; a column without any value is left out."""
 
 
 def documents_from_result(*results: Record) -> list[Document]:
@@ -49,11 +77,12 @@ def command(config: Record) -> str:
 
 
 def _document(runs: Runs) -> Document:
-    commands = "\n".join(command(record["config"]) for record in runs.records)
+    commands = "\n".join(command(record["config"]) for record in runs)
     return Document(
         name=runs.config["dataset"],
         title=headline(runs),
         summary=sentences(runs),
+        key=key(runs),
         facts=facts(runs),
         figures=[
             figure for key in CURVES for figure in [_figure(runs, key, commands)] if figure.series
@@ -65,55 +94,44 @@ def _document(runs: Runs) -> Document:
 
 
 def _figure(runs: Runs, key: str, commands: str) -> Figure:
-    lines = [_series(runs, name, key) for name in runs.methods]
-    note = f"Means over {len(runs.records)} seeds, and one standard deviation to each side."
+    lines = [runs.curve(name, key) for name in runs.methods]
+    note = f"Means over {len(runs)} seeds, and one standard deviation to each side."
     return Figure(
         title=CURVES[key],
         x="round",
         y=f"{CURVES[key].lower()} (%)",
-        series=[line for line in lines if any(y is not None for y in line.y)],
+        series=[_banded(line, len(runs)) for line in lines if line],
         command=commands,
-        note=note if len(runs.records) > 1 else "",
+        note=note if len(runs) > 1 else "",
     )
 
 
-def _series(runs: Runs, method: str, key: str) -> Series:
-    """Return a curve in percent, at the rounds that every seed has measured."""
-    curves = runs.values(method, "curve")
-    points = [dict(zip(curve["round"], curve[key], strict=True)) for curve in curves]
-    rounds = [at for at in points[0] if all(at in found for found in points)]
-    values = [[_scaled(found[at], 100) for found in points] for at in rounds]
-    return Series(
-        name=method,
-        x=[float(at) for at in rounds],
-        y=[mean(found) for found in values],
-        spread=[spread(found) for found in values] if len(points) > 1 else None,
-    )
+def _banded(line: Series, seeds: int) -> Series:
+    return line if seeds > 1 else replace(line, spread=None)
 
 
 def _table(runs: Runs, commands: str) -> Table:
     columns: list[str] = ["method"]
     cells: list[list[Cell]] = [list(runs.methods)]
-    for title, path, factor in COLUMNS:
-        column = [_scaled(runs.mean(name, *path), factor) for name in runs.methods]
-        idle = path == ("fallback_rounds",) and not any(column)
-        if idle or all(value is None for value in column):
+    for column in COLUMNS:
+        found = [column.mean(runs, name) for name in runs.methods]
+        if not any(mean is not None and (mean.value or not column.idle) for mean in found):
             continue
-        columns.append(title)
-        cells.append(list(column))
-        if len(runs.records) > 1 and path[0] in SPREAD:
-            columns.append(f"± {title}")
-            cells.append([_scaled(runs.spread(name, *path), factor) for name in runs.methods])
-    failed = [sum(map(bool, runs.values(name, "diverged"))) for name in runs.methods]
+        columns.append(column.title)
+        cells.append([None if mean is None else mean.value for mean in found])
+        if len(runs) > 1 and column.spread:
+            columns.append(f"± {column.title}")
+            cells.append([None if mean is None else mean.spread for mean in found])
+    failed = [sum(map(bool, runs.diverged(name))) for name in runs.methods]
     if any(failed):
         columns.append("diverged")
-        several = f" of {len(runs.records)} seeds" if len(runs.records) > 1 else ""
+        several = f" of {len(runs)} seeds" if len(runs) > 1 else ""
         cells.append([(f"{n}{several}" if several else "yes") if n else None for n in failed])
     notes = []
     if "remembered" in columns:
         notes.append("Remembered, of the removed peers’ data: the original model 1, retraining 0.")
-    if len(runs.records) > 1:
-        notes.append(f"Means over {len(runs.records)} seeds; ± is the standard deviation.")
+    if len(runs) > 1:
+        notes.append(f"Means over {len(runs)} seeds; ± is the standard deviation.")
     return Table(
         title="Results",
         columns=columns,
@@ -147,17 +165,13 @@ def _origin(runs: Runs) -> str:
         dealt = "shares were not dealt (--clear), which gives the same numbers"
     parts = [f"{'Seed' if len(runs.seeds) == 1 else 'Seeds'} {seeds}", dealt]
     for name in ("pdlrecover", "python", "torch", "numpy"):
-        if found := _distinct(record.get("versions", {}).get(name) for record in runs.records):
+        if found := _distinct(record.get("versions", {}).get(name) for record in runs):
             parts.append(f"{name} {listed(found)}")
-    if commits := _distinct(record.get("commit") for record in runs.records):
+    if commits := _distinct(record.get("commit") for record in runs):
         parts.append(f"commit {listed(commits)}")
-    notes = _distinct(record.get("dataset_note") for record in runs.records)
+    notes = _distinct(record.get("dataset_note") for record in runs)
     return " ".join(f"{told}." for told in ["; ".join(parts), *notes])
 
 
 def _distinct(values: Iterable[str | None]) -> list[str]:
     return list(dict.fromkeys(value for value in values if value))
-
-
-def _scaled(value: float | None, factor: float) -> float | None:
-    return value if value is None or factor == 1 else factor * value

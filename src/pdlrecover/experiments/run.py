@@ -4,181 +4,44 @@ Rules:
 
 - A method's result is written as soon as it is there, so an interrupted experiment goes on where
   it was when the same command is given again; the training history stays beside it until the end.
+- A record carries a digest of itself. What is stored and cannot be read, or is not what was
+  written, raises a `HistoryError`; nothing else that goes wrong does.
+- The -k methods get as many exact rounds as PDLRecover has used. So it is run with them, asked for
+  or not, unless they are given `rounds=`: their results do not depend on what was run before.
 - A method that diverges gets the accuracy of the last model it came to, and the entry says so.
 - Noise that a method adds is a function of the seed, so that a result can be repeated.
 - Rates are fractions of 1. Seconds are the engine's: evaluation and progress are not in them.
 """
 
+import hashlib
 import json
 import math
 import platform
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from pdlrecover.adversary import Attack, attack_success
-from pdlrecover.adversary import build as build_attack
-from pdlrecover.engines.population import populate
 from pdlrecover.engines.state import State
-from pdlrecover.errors import HistoryError, RangeError
+from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.curve import Curve, Progress
 from pdlrecover.experiments.forgetting import add_forgetting, losses
-from pdlrecover.federation import Federation
-from pdlrecover.learning import Dataset, accuracy, load, partition
-from pdlrecover.learning.models import build as build_model
+from pdlrecover.experiments.world import World, build, measure
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.methods import Settings, parse
-from pdlrecover.recovery.requests import Stepped, Vector
-from pdlrecover.sharing import Scheme
+from pdlrecover.recovery.requests import Vector
 
 POISONED = "poisoned"
 """The name of the original run among the results."""
 BUDGETED = ("retrain-k", "fine-tune-k", "replay-then-tune")
-"""Methods that get as many exact rounds as PDLRecover has used, so they run after it."""
-VALIDATION_SHARE = 0.2
+"""Methods that get as many exact rounds as PDLRecover has used, if they are not given a number."""
 FORMAT = 1
 
 Record = dict[str, Any]
-
-
-class Progress(Protocol):
-    """Something that shows how far a run is; the command line has one, tests need none."""
-
-    def start(self, name: str, rounds: int) -> None:
-        """Show that a method has begun."""
-
-    def step(self, name: str, round: int, accuracy: float | None) -> None:  # noqa: A002
-        """Show that a round is done; the accuracy is the latest measured."""
-
-    def end(self, name: str) -> None:
-        """Show that a method is done."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class World:
-    """What a config describes: data, attack, and the federation, not yet trained."""
-
-    config: Config
-    dataset: Dataset
-    attack: Attack
-    federation: Federation
-    removed: tuple[int, ...]
-
-
-def build(
-    config: Config,
-    *,
-    data_dir: Path | None = None,
-    history: Path | None = None,
-    resume: bool = False,
-) -> World:
-    """Make the world of a config. The first peers are removed; undetected attackers come next.
-
-    Peers are dealt their data at random, so that which of them attack makes no difference.
-    """
-    dataset = load(config.dataset, data_dir, split=config.split)  # type: ignore[arg-type] # checked there
-    if config.validation:
-        dataset = dataset.validation(VALIDATION_SHARE, config.seed)
-    parts = partition.by_name(
-        config.partition,
-        labels=dataset.train_y.numpy(),
-        subjects=None if dataset.train_subjects is None else dataset.train_subjects.numpy(),
-        peers=config.peers,
-        degree=config.degree,
-        alpha=config.degree,
-        seed=config.seed,
-    )
-    attack = build_attack(
-        config.attack if config.attackers else "none", dataset, **config.attack_strength
-    )
-    removed = tuple(config.removed)
-    population = populate(
-        build_model(config.model, dataset.shape, dataset.classes, config.seed),
-        dataset.train_x,
-        dataset.train_y,
-        parts,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        bound=config.bound,
-        l2=config.l2,
-        malicious=config.attackers,
-        attack=attack,
-    )
-    cohorts = [removed, [p for p in range(config.peers) if p not in removed]]
-    federation = Federation(
-        population,
-        Scheme.for_peers(config.peers, config.tolerance),
-        cohorts=[cohort for cohort in cohorts if cohort],
-        clear=config.clear,
-        folder=history,
-        resume=resume,
-        budget=int(1e9 * config.budget_gb),
-    )
-    return World(
-        config=config, dataset=dataset, attack=attack, federation=federation, removed=removed
-    )
-
-
-class Curve:
-    """Watches a method: measures the model now and then, and tells the progress.
-
-    It counts the method's own steps: one that starts over goes on counting.
-    """
-
-    def __init__(self, world: World, name: str, progress: Progress | None) -> None:
-        self._world, self._name, self._progress = world, name, progress
-        self._last = 0
-        self.model: Vector = world.federation.population.updates.model.initial
-        """The latest."""
-        self.rounds: list[int] = []
-        self.accuracy: list[float] = []
-        self.attack_success: list[float | None] = []
-
-    def __call__(self, step: Stepped) -> None:
-        """Take note of a round."""
-        self._last += 1
-        self.model = step.model
-        if (self._last - 1) % self._world.config.evaluate_every == 0:
-            self.measure(self._last, step.model)
-        if self._progress:
-            latest = self.accuracy[-1] if self.accuracy else None
-            self._progress.step(self._name, self._last, latest)
-
-    def finish(self, model: Vector) -> None:
-        """Take note of the last model."""
-        if not self.rounds or self.rounds[-1] != self._last:
-            self.measure(self._last, model)
-        if self._progress:
-            self._progress.step(self._name, self._last, self.accuracy[-1])
-
-    def measure(self, round: int, model: Vector) -> None:  # noqa: A002
-        """Measure a model on the test part, without and with the trigger."""
-        found = measure(self._world, model)
-        self.rounds.append(round)
-        self.accuracy.append(found["accuracy"])
-        self.attack_success.append(found["attack_success"])
-
-    def record(self) -> Record:
-        """Return the curve for a result record."""
-        return {
-            "round": self.rounds,
-            "accuracy": self.accuracy,
-            "attack_success": self.attack_success,
-        }
-
-
-def measure(world: World, weights: Vector) -> Record:
-    """Return accuracy and backdoor success of a model on the test part."""
-    model = world.federation.population.updates.model
-    test = world.dataset.test_x, world.dataset.test_y
-    return {
-        "accuracy": accuracy(model, weights, *test),
-        "attack_success": attack_success(model, weights, *test, world.attack),
-    }
 
 
 def run(
@@ -190,21 +53,26 @@ def run(
 ) -> Record:
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
     out.mkdir(parents=True, exist_ok=True)
-    result = _resumed(config, out) or _fresh_record(config)
-    if result.get("complete") and all(name in result["methods"] for name in config.methods):
+    result = stored(config, out) or _fresh_record(config)
+    if is_done(result, config):
         return result
+    result["config"] = config.record()
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
-    world.federation.check_removal(
-        world.removed,
-        config.reason,
-        accept_differencing=config.accept_differencing,
-    )
+    try:
+        world.federation.check_removal(
+            world.removed,
+            config.reason,
+            accept_differencing=config.accept_differencing,
+        )
+    except PlanError:
+        world.federation.history.discard()
+        raise
     result["complete"] = False
     _write(out, result)
     _keep(out, POISONED, _train(world, progress, result))
     result["dataset_note"] = world.dataset.note
     _write(out, result)
-    for name in sorted(config.methods, key=lambda name: parse(name)[0] in BUDGETED):
+    for name in _ordered(config.methods):
         if name not in result["methods"]:
             _keep(out, name, _recover(world, name, result, progress))
             _write(out, result)
@@ -226,6 +94,19 @@ def begin(config: Config, out: Path, methods: Record) -> None:
     _write(out, {**_fresh_record(config), "methods": methods})
 
 
+def is_done(result: Record, config: Config) -> bool:
+    """Say whether a record has all that is asked for."""
+    return result["complete"] and all(name in result["methods"] for name in config.methods)
+
+
+def _ordered(methods: Sequence[str]) -> list[str]:
+    """Return the methods to run: those that need PDLRecover's number of exact rounds after it."""
+    after = [name for name in methods if parse(name)[0] in BUDGETED and not parse(name)[1]]
+    before = [name for name in methods if name not in after]
+    needed = ["pdlrecover"] if after and "pdlrecover" not in before else []
+    return [*before, *needed, *after]
+
+
 def _keep(out: Path, name: str, state: State) -> None:
     """Write a method's model beside the record."""
     (out / "models").mkdir(exist_ok=True)
@@ -233,7 +114,13 @@ def _keep(out: Path, name: str, state: State) -> None:
 
 
 def _kept(out: Path, name: str) -> Vector:
-    weights: Vector = np.load(out / "models" / f"{name}.npy", allow_pickle=False)
+    path = out / "models" / f"{name}.npy"
+    if not path.exists():
+        raise HistoryError(f"{path} is missing; delete {out} to run again")
+    try:
+        weights: Vector = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise HistoryError(f"{path} is damaged: {error}; delete {out} to run again") from error
     return weights
 
 
@@ -311,12 +198,13 @@ def _fresh_record(config: Config) -> Record:
             **{name: version(name) for name in ("pdlrecover", "torch", "numpy", "cryptography")},
         },
         "commit": _commit(),
+        "complete": False,
         "methods": {},
     }
 
 
-def _resumed(config: Config, out: Path) -> Record | None:
-    """Return the record of an earlier run of the same config, or None."""
+def stored(config: Config, out: Path) -> Record | None:
+    """Return the record of an earlier run of the same config, or None if there is none."""
     path = out / "result.json"
     if not path.exists():
         return None
@@ -331,19 +219,30 @@ def _resumed(config: Config, out: Path) -> Record | None:
             f"{path} has format {found.get('format')}, and this version writes {FORMAT}; give "
             "another --out, or delete it"
         )
-    mine, theirs = config.record(), dict(found.get("config", {}))
-    mine.pop("methods"), theirs.pop("methods", None)
+    if found.get("digest") != _digest(found):
+        raise HistoryError(
+            f"{path} is damaged, or of an earlier version: its digest is not of what it says; give "
+            "another --out, or delete it"
+        )
+    mine, theirs = config.record(), dict(found["config"])
+    mine.pop("methods"), theirs.pop("methods")
     if mine != theirs:
         differing = sorted(key for key in mine if mine[key] != theirs.get(key))
         raise HistoryError(
             f"{path} is the result of another config, which differs in "
             f"{', '.join(differing) or 'format'}; give another --out, or delete it"
         )
-    found["config"] = config.record()
     return found
 
 
+def _digest(result: Record) -> str:
+    """Return the digest of a record, without the one it may have."""
+    rest = {key: value for key, value in result.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def _write(out: Path, result: Record) -> None:
+    result["digest"] = _digest(result)
     part = out / "result.json.part"
     part.write_text(json.dumps(result, indent=1))
     part.replace(out / "result.json")

@@ -2,7 +2,8 @@
 
 A document has means; here is what they are means of, so that anyone can compute others. Curves and
 openings are left out, and numbers are rounded to six digits. Runs are told apart by their config
-without its methods; one that is there gets the methods it did not have, and newer numbers.
+without its methods; one that is there gets the methods it did not have, and newer numbers. Of two
+commands with one folder, the second waits for the first to write.
 """
 
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pdlrecover.errors import RecordError
+from pdlrecover.experiments.files import alone, write_whole
 from pdlrecover.experiments.run import Record
 
 NAME = "runs.jsonl"
@@ -20,16 +22,15 @@ DIGITS = 6
 
 def add_runs(records: Sequence[Record], folder: Path) -> Path:
     """Write these runs into the folder's file, and keep the others that are in it."""
-    path = folder / NAME
-    runs = {_identity(run): run for run in read_runs(path)} if path.exists() else {}
-    for record in records:
-        run = _plain(record)
-        known = runs.get(_identity(run), {"methods": {}})
-        runs[_identity(run)] = {**run, "methods": {**known["methods"], **run["methods"]}}
     folder.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text("".join(f"{json.dumps(runs[key])}\n" for key in sorted(runs)))
-    part.replace(path)
+    path = folder / NAME
+    with alone(path):
+        runs = {_identity(run): run for run in read_runs(path)} if path.exists() else {}
+        for record in records:
+            run = _plain(record)
+            known = runs.get(_identity(run), {"methods": {}})
+            runs[_identity(run)] = {**run, "methods": {**known["methods"], **run["methods"]}}
+        write_whole(path, "".join(f"{json.dumps(runs[key])}\n" for key in sorted(runs)))
     return path
 
 

@@ -45,8 +45,8 @@ class Scale:
 
     @property
     def flags(self) -> str:
-        """What the command line needs for this scale."""
-        return " --quick" if self.name == "quick" else ""
+        """What the command line needs for this scale: the data are bundled or in a folder."""
+        return " --quick" if self.name == "quick" else " --data-dir data"
 
     def config(
         self,

@@ -1,6 +1,7 @@
 """What a busy person wants to know of an experiment, in sentences computed from its numbers."""
 
 from pdlrecover.experiments.document import Fact
+from pdlrecover.experiments.judgement import BACKDOOR_MARGIN, above
 from pdlrecover.experiments.run import POISONED
 from pdlrecover.experiments.seeds import Runs
 from pdlrecover.experiments.words import counted, listed, percent, readable
@@ -9,7 +10,7 @@ OURS, REFERENCE = "pdlrecover", "retrain"
 CLEARLY = 0.005
 """Half a point of accuracy: less is not worth a sentence."""
 STAYED = 0.5
-"""A backdoor that keeps this share of its success has not been removed."""
+"""A backdoor that keeps more than this share of its success has not been removed."""
 
 
 def headline(runs: Runs) -> str:
@@ -35,30 +36,33 @@ def sentences(runs: Runs) -> list[str]:
     return [sentence for sentence in [*made, *_cautions(runs)] if sentence]
 
 
+def key(runs: Runs) -> int:
+    """Return which sentence says most: what was reached, after the setting, where ours ran."""
+    return int(OURS in runs.methods)
+
+
 def facts(runs: Runs) -> list[Fact]:
     """Return the few numbers to look at first; none where our method did not run."""
     if OURS not in runs.methods:
         return []
     reference = REFERENCE in runs.methods
-    against = f"retraining: {percent(runs.mean(REFERENCE, 'accuracy'))}" if reference else ""
-    if any(runs.values(OURS, "diverged")):
+    against = f"retraining: {percent(runs.value(REFERENCE, 'accuracy'))}" if reference else ""
+    if any(runs.diverged(OURS)):
         against = f"it diverged; {against}" if against else "it diverged"
     made = [
         Fact(
-            value=percent(runs.mean(OURS, "accuracy")),
+            value=percent(runs.value(OURS, "accuracy")),
             label="accuracy after PDLRecover",
             note=against,
         )
     ]
-    before, after = (runs.mean(name, "attack_success") for name in (POISONED, OURS))
+    before, after = (runs.value(name, "attack_success") for name in (POISONED, OURS))
     if after is not None:
         made.append(
             Fact(value=percent(after), label="backdoor success", note=f"before: {percent(before)}")
         )
-    exact = runs.mean(OURS, "exact_rounds") or 0
-    made.append(
-        Fact(value=f"{exact:,.0f}", label="exact rounds", note=f"of {runs.config['rounds']:,}")
-    )
+    exact = f"{_rounds(runs, OURS):,.0f}"
+    made.append(Fact(value=exact, label="exact rounds", note=f"of {runs.config['rounds']:,}"))
     alone = _individual(runs, OURS)
     note = f"only sums over {runs.kept} peers" if not alone else "opened one by one"
     return [*made, Fact(value=f"{alone:,.0f}", label="single peers’ updates seen", note=note)]
@@ -68,7 +72,7 @@ def divergences(runs: Runs) -> list[str]:
     """Say which methods diverged, why, and what their numbers are of."""
     told = []
     for name in runs.methods:
-        reasons = dict(zip(runs.seeds, runs.values(name, "diverged"), strict=True))
+        reasons = dict(zip(runs.seeds, runs.diverged(name), strict=True))
         seeds = [str(seed) for seed, why in reasons.items() if why]
         if not seeds:
             continue
@@ -110,15 +114,14 @@ def _reached(runs: Runs) -> str:
     if OURS not in runs.methods:
         return ""
     average = f"On average over {len(runs.seeds)} seeds, " if len(runs.seeds) > 1 else ""
-    told = f"{average}PDLRecover reached {percent(runs.mean(OURS, 'accuracy'))}"
+    told = f"{average}PDLRecover reached {percent(runs.value(OURS, 'accuracy'))}"
     if REFERENCE in runs.methods:
-        told += f" against {percent(runs.mean(REFERENCE, 'accuracy'))} of retraining"
-    exact = runs.mean(OURS, "exact_rounds") or 0
-    told += f", with {exact:,.0f} of {runs.config['rounds']:,} exact rounds; "
-    before, after = (runs.mean(name, "attack_success") for name in (POISONED, OURS))
+        told += f" against {percent(runs.value(REFERENCE, 'accuracy'))} of retraining"
+    told += f", with {_rounds(runs, OURS):,.0f} of {runs.config['rounds']:,} exact rounds; "
+    before, after = (runs.value(name, "attack_success") for name in (POISONED, OURS))
     if before is None or after is None:
         which = "poisoned" if runs.config["malicious"] else "original"
-        return f"{told}the {which} model had {percent(runs.mean(POISONED, 'accuracy'))}."
+        return f"{told}the {which} model had {percent(runs.value(POISONED, 'accuracy'))}."
     verb = "fell" if after < before else "went"
     return f"{told}the backdoor {verb} from {percent(before)} to {percent(after)}."
 
@@ -126,8 +129,8 @@ def _reached(runs: Runs) -> str:
 def _cost(runs: Runs) -> str:
     if OURS not in runs.methods or REFERENCE not in runs.methods:
         return ""
-    ours, theirs = (runs.mean(name, "gradient_evaluations") or 0 for name in (OURS, REFERENCE))
-    sent, sends = (runs.mean(name, "bytes_per_peer") or 0 for name in (OURS, REFERENCE))
+    ours, theirs = (runs.value(name, "gradient_evaluations") or 0 for name in (OURS, REFERENCE))
+    sent, sends = (runs.value(name, "bytes_per_peer") or 0 for name in (OURS, REFERENCE))
     return (
         f"It computed {ours:,.0f} gradients where retraining computes {theirs:,.0f}, and each peer "
         f"sent {readable(sent)} against {readable(sends)}."
@@ -138,31 +141,48 @@ def _others(runs: Runs) -> list[str]:
     """Name who did better than ours without the backdoor, and who left the backdoor in place."""
     if OURS not in runs.methods:
         return []
-    before = runs.mean(POISONED, "attack_success")
     rivals = [name for name in runs.methods if name not in (POISONED, REFERENCE, OURS)]
-    stayed = [
-        name
-        for name in rivals
-        if before and (runs.mean(name, "attack_success") or 0) > STAYED * before
-    ]
-    ours = runs.mean(OURS, "accuracy") or 0
+    stayed = [name for name in rivals if _stayed(runs, name)]
+    ours = runs.value(OURS, "accuracy") or 0
     better = [
         name
         for name in rivals
-        if name not in stayed and (runs.mean(name, "accuracy") or 0) > ours + CLEARLY
+        if name not in stayed and (runs.value(name, "accuracy") or 0) > ours + CLEARLY
     ]
     told = []
     if better:
         told.append(f"More accurate than that: {listed([_spent(runs, n) for n in better])}.")
     if stayed:
-        how = [f"{name} ({percent(runs.mean(name, 'attack_success'))})" for name in stayed]
+        how = [f"{name} ({percent(runs.value(name, 'attack_success'))})" for name in stayed]
         told.append(f"The backdoor stayed after {listed(how)}.")
     return told
 
 
+def _stayed(runs: Runs, method: str) -> bool:
+    """Say whether a method has left the backdoor in place.
+
+    Where retraining is there, only what is above its success counts, for some inputs with the
+    trigger are of the wanted class anyway: it is more than the margin that is promised, and more
+    than `STAYED` of what the original model has above retraining. Elsewhere it is more than
+    `STAYED` of the original's success.
+    """
+    before, after = (runs.value(name, "attack_success") for name in (POISONED, method))
+    if not before or after is None:
+        return False
+    had, has = (above(runs, name) for name in (POISONED, method))
+    if had is None or has is None:
+        return after > STAYED * before
+    return has.value > max(BACKDOOR_MARGIN, STAYED * had.value)
+
+
+def _rounds(runs: Runs, method: str) -> float:
+    found = runs.exact_rounds(method)
+    return 0 if found is None else found.value
+
+
 def _spent(runs: Runs, method: str) -> str:
-    rounds = counted(round(runs.mean(method, "exact_rounds") or 0), "exact round", "exact rounds")
-    return f"{method} ({percent(runs.mean(method, 'accuracy'))} with {rounds})"
+    rounds = counted(round(_rounds(runs, method)), "exact round", "exact rounds")
+    return f"{method} ({percent(runs.value(method, 'accuracy'))} with {rounds})"
 
 
 def _seen(runs: Runs) -> str:
@@ -186,4 +206,5 @@ def _cautions(runs: Runs) -> list[str]:
 
 
 def _individual(runs: Runs, method: str) -> float:
-    return runs.mean(method, "opened", "individual", "openings") or 0
+    found = runs.mean(method, "opened", "individual", "openings")
+    return 0 if found is None else found.value

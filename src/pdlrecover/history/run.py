@@ -132,6 +132,8 @@ class RunHistory:
             found = json.loads(path.read_text())
         except ValueError as error:
             raise HistoryError(f"{path} is damaged: {error}; delete it and train again") from error
+        if not isinstance(found, dict):
+            raise HistoryError(f"{path} is no layout of a history; delete it and train again")
         for key, value in mine.items():
             if found.get(key) != value:
                 raise HistoryError(

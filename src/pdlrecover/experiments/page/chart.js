@@ -32,11 +32,29 @@ function scaleOf(figure, series) {
   return { marks: ticks(low, high, 5), at: (value) => (value - low) / (high - low) };
 }
 
+/** The horizontal scale: where a value is between 0 and 1, its last value, and about so many ticks. */
+function linearScale(xs) {
+  const [first, last] = xs.length ? [Math.min(...xs), Math.max(...xs)] : [0, 1];
+  return { last, at: (x) => (x - first) / (last - first || 1), marks: (wanted) => ticks(first, last, wanted) };
+}
+
+/** The same with a logarithm: what is not positive is left out, and ticks are powers of ten. */
+function logScale(xs) {
+  const { last, at, marks } = linearScale(xs.filter((x) => x > 0).map(Math.log10));
+  const whole = (wanted) => marks(wanted).filter(Number.isInteger).map((power) => Number(`1e${power}`));
+  return { last: 10 ** last, at: (x) => (x > 0 ? at(Math.log10(x)) : NaN), marks: whole };
+}
+
+/** Whether a logarithm may help: lines by round, where some end long before others. */
+function byRound({ x, series }) {
+  return /\bround\b/.test(x) && series.some((each) => !each.points);
+}
+
 /** Points that follow each other without a gap, as lists of [x, y, half a spread]. */
-function runsOf({ x, y, spread }, at) {
+function runsOf({ x, y, spread }, at, left) {
   const runs = [[]];
   x.forEach((value, i) => {
-    if (y[i] === null || Number.isNaN(at(y[i]))) runs.push([]);
+    if (y[i] === null || Number.isNaN(at(y[i])) || Number.isNaN(left(value))) runs.push([]);
     else runs[runs.length - 1].push([value, y[i], (spread && spread[i]) || 0]);
   });
   return runs.filter((run) => run.length);
@@ -44,11 +62,11 @@ function runsOf({ x, y, spread }, at) {
 
 /** Draws one series: its band, its line or points, and a dot where it ends. */
 function drawSeries(svg, series, { left, top, at, clip }) {
-  const { colour, dash, ours } = styleOf(series.name);
+  const { look } = series;
   const group = draw(svg, "g", { class: "series", "data-series": series.name });
-  group.style.setProperty("--c", colour);
+  group.style.setProperty("--c", look.colour);
   const path = (points) => points.map(([x, y]) => `${left(x).toFixed(1)},${top(y).toFixed(1)}`).join("L");
-  for (const run of runsOf(series, at)) {
+  for (const run of runsOf(series, at, left)) {
     if (run.some(([, , half]) => half)) {
       const above = run.map(([x, y, half]) => [x, y + half]);
       const below = run.map(([x, y, half]) => [x, Number.isNaN(at(y - half)) ? y : y - half]);
@@ -56,14 +74,14 @@ function drawSeries(svg, series, { left, top, at, clip }) {
       draw(group, "path", { ...band, "clip-path": `url(#${clip})` });
     }
     if (!series.points && run.length > 1) {
-      const line = { class: ours ? "line ours" : "line", d: `M${path(run)}`, "stroke-dasharray": dash };
+      const line = { class: look.ours ? "line ours" : "line", d: `M${path(run)}`, "stroke-dasharray": look.dash.join(" ") };
       draw(group, "path", line);
     }
     if (dotted(series)) {
-      for (const [x, y] of run) point(group, "point", { name: series.name, x: left(x), y: top(y), size: 4 });
+      for (const [x, y] of run) point(group, "point", { look, x: left(x), y: top(y), size: 4 });
     } else {
       const [x, y] = run[run.length - 1];
-      draw(group, "circle", { class: "point", cx: left(x), cy: top(y), r: ours ? 4 : 2.6 });
+      draw(group, "circle", { class: "point", cx: left(x), cy: top(y), r: look.ours ? 4 : 2.6 });
     }
   }
 }
@@ -73,6 +91,9 @@ function chart(holder, figure) {
   const plot = holder.querySelector(".plot");
   const legend = holder.querySelector(".legend");
   const hidden = new Set();
+  const looks = looksOf(figure.series.map(({ name }) => name));
+  for (const series of figure.series) series.look = looks.get(series.name);
+  let logarithmic = false;
   const clip = `clip-${holder.dataset.document}-${holder.dataset.figure}`;
 
   function redraw() {
@@ -81,10 +102,13 @@ function chart(holder, figure) {
     const visible = figure.series.filter(({ name }) => !hidden.has(name));
     const { marks, at } = scaleOf(figure, visible);
     const xs = figure.series.flatMap(({ x }) => x);
-    const [first, last] = xs.length ? [Math.min(...xs), Math.max(...xs)] : [0, 1];
-    const room = { top: 26, right: 20, bottom: 38, left: 12 + 7 * Math.max(...marks.map((m) => shown(m).length)) };
+    const along = (logarithmic ? logScale : linearScale)(xs);
+    const ends = 7 * Math.max(...marks.map((m) => shown(m).length));
+    // Half of the last number stands right of its tick.
+    const right = Math.max(20, 6 + 3.5 * shown(along.last).length);
+    const room = { top: 26, right, bottom: 38, left: 12 + ends };
     const [inner, tall] = [width - room.left - room.right, height - room.top - room.bottom];
-    const left = (x) => room.left + ((x - first) / (last - first || 1)) * inner;
+    const left = (x) => room.left + along.at(x) * inner;
     const top = (y) => room.top + (1 - at(y)) * tall;
 
     plot.replaceChildren();
@@ -94,16 +118,16 @@ function chart(holder, figure) {
     draw(draw(svg, "clipPath", { id: clip }), "rect", frame);
     draw(svg, "text", { x: 0, y: 12 }, figure.y);
     draw(svg, "text", { x: width - room.right, y: height - 4, "text-anchor": "end" }, figure.x);
-    const [right, bottom] = [width - room.right, room.top + tall];
+    const [end, bottom] = [width - room.right, room.top + tall];
     for (const mark of marks) {
-      draw(svg, "line", { class: "grid", x1: room.left, x2: right, y1: top(mark), y2: top(mark) });
+      draw(svg, "line", { class: "grid", x1: room.left, x2: end, y1: top(mark), y2: top(mark) });
       draw(svg, "text", { x: room.left - 7, y: top(mark) + 4, "text-anchor": "end" }, shown(mark));
     }
-    for (const mark of ticks(first, last, Math.max(2, Math.floor(inner / 80)))) {
+    for (const mark of along.marks(Math.max(2, Math.floor(inner / 80)))) {
       draw(svg, "line", { class: "axis", x1: left(mark), x2: left(mark), y1: bottom, y2: bottom + 4 });
       draw(svg, "text", { x: left(mark), y: bottom + 17, "text-anchor": "middle" }, shown(mark));
     }
-    draw(svg, "line", { class: "axis", x1: room.left, x2: right, y1: bottom, y2: bottom });
+    draw(svg, "line", { class: "axis", x1: room.left, x2: end, y1: bottom, y2: bottom });
     // Ours above the others, and thin retraining above ours: where they meet both are seen.
     const rank = ({ name }) => (name === "retrain" ? 2 : OURS.test(name) ? 1 : 0);
     for (const series of [...visible].sort((a, b) => rank(a) - rank(b))) {
@@ -121,6 +145,14 @@ function chart(holder, figure) {
     button.addEventListener("click", () => {
       hidden.has(name) ? hidden.delete(name) : hidden.add(name);
       button.setAttribute("aria-pressed", String(!hidden.has(name)));
+      redraw();
+    });
+  }
+  if (byRound(figure)) {
+    const button = add(holder.querySelector(".scales"), "button", { type: "button", "aria-pressed": "false" }, "Logarithmic rounds");
+    button.addEventListener("click", () => {
+      logarithmic = !logarithmic;
+      button.setAttribute("aria-pressed", String(logarithmic));
       redraw();
     });
   }

@@ -1,31 +1,44 @@
-// The ledger as a picture: a lane for sums over many peers, and one for what single peers sent.
+// The ledger as a picture: lanes for sums over many peers, and one for what single peers sent.
 // Peers in a ring are seen only together; peers without a ring are seen one by one.
 
 const KINDS = ["fresh sums", "stored sums", "directions", "dot products", "removed sums", "individual"];
 const LANES = {
-  kept: { title: "One sum over all kept peers", brief: "Kept peers" },
-  removed: { title: "Sum over removed peers", brief: "Removed peers" },
-  single: { title: "Single peers’ updates", brief: "Single peers" },
+  kept: { title: "One sum over all kept peers", brief: "Kept" },
+  all: { title: "Sum over all peers", brief: "All" },
+  removed: { title: "Sum over removed peers", brief: "Removed" },
+  other: { title: "Others: see the table", brief: "Others" },
+  single: { title: "Single peers’ updates", brief: "Single" },
 };
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const rough = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 0 });
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const NARROW = 640;
+const DENSE = 118; // columns narrower than this leave out what the lane and the table say as well
 
-/** In which lane an opening is, from whom it was of. */
+/** In which lane an opening is, from whom it was of; what is worded in no known way is on its own. */
 function laneOf(of) {
   if (/^one peer/.test(of)) return "single";
-  return /removed/.test(of) ? "removed" : "kept";
+  if (/^\d+( to \d+)? kept peers together$/.test(of)) return "kept";
+  if (/^all \d+ peers together$/.test(of)) return "all";
+  return /^the removed peers together$/.test(of) ? "removed" : "other";
 }
 
 /** The kinds of openings that any method made, by lanes; single updates are always there. */
 function columnsOf(ledger) {
-  const lanes = new Map([["individual", "single"]]);
+  const found = new Map([["single individual", { kind: "individual", lane: "single" }]]);
   for (const opened of Object.values(ledger)) {
-    for (const [kind, { of }] of Object.entries(opened)) lanes.set(kind, laneOf(of));
+    for (const [kind, { of }] of Object.entries(opened)) found.set(`${laneOf(of)} ${kind}`, { kind, lane: laneOf(of) });
   }
-  const order = ([kind, lane]) => 100 * Object.keys(LANES).indexOf(lane) + (KINDS.indexOf(kind) + 50) % 50;
-  const sorted = [...lanes].sort((a, b) => order(a) - order(b));
-  return sorted.map(([kind, lane]) => ({ kind, lane, name: kind === "individual" ? "own updates" : kind }));
+  const order = ({ kind, lane }) => 100 * Object.keys(LANES).indexOf(lane) + (KINDS.indexOf(kind) + 50) % 50;
+  const sorted = [...found.values()].sort((a, b) => order(a) - order(b));
+  const name = (kind) => (kind === "individual" ? "own updates" : kind.replace(/ \((kept|all|removed)\)$/, ""));
+  return sorted.map(({ kind, lane }) => ({ kind, lane, name: name(kind) }));
+}
+
+/** What a method opened of a column: nothing if it is of others than the column's lane. */
+function openedIn(opened, { kind, lane }) {
+  const entry = opened[kind];
+  return entry && entry.openings && laneOf(entry.of) === lane ? entry : null;
 }
 
 /** Seven peers: in a ring if they are seen together, apart if one by one. Grows with the count. */
@@ -50,8 +63,9 @@ function eye(parent, x, y) {
 }
 
 /** What a lane means, drawn: peers, how their updates flow, and the eye that sees them. */
-function meaning(parent, lane, x, y) {
-  const group = draw(parent, "g", { class: lane });
+function meaning(parent, lane, x, y, scale = 1) {
+  const place = `translate(${x} ${y}) scale(${scale}) translate(${-x} ${-y})`;
+  const group = draw(parent, "g", { class: lane, transform: place });
   const dots = [-15, -5, 5, 15];
   for (const dy of dots) {
     draw(group, "circle", { class: "peer", cx: x + 5, cy: y + dy, r: 2.6 });
@@ -79,15 +93,16 @@ function peersOf(opened) {
 }
 
 /** A cell's picture and counts; a dash for nothing, and words for no single update. */
-function cell(svg, entry, lane, x, y) {
-  if (!entry || !entry.openings) {
+function cell(svg, entry, lane, x, y, dense = false) {
+  if (!entry) {
     const place = { class: "small", x: x + 18, y: y + 4, "text-anchor": "middle" };
     draw(svg, "text", place, lane === "single" ? "none" : "–");
     return;
   }
   peers(svg, lane, x + 18, y, entry.openings);
-  draw(svg, "text", { class: `count ${lane}`, x: x + 41, y: y - 1 }, whole.format(entry.openings));
-  draw(svg, "text", { class: "small", x: x + 41, y: y + 13 }, `${compact.format(entry.numbers)} numbers`);
+  const count = dense && entry.openings >= 1e5 ? rough : whole;
+  draw(svg, "text", { class: `count ${lane}`, x: x + 41, y: y - 1 }, count.format(entry.openings));
+  draw(svg, "text", { class: "small", x: x + 41, y: y + 13 }, `${compact.format(entry.numbers)}${dense ? "" : " numbers"}`);
 }
 
 /** Methods down, kinds of openings across. */
@@ -96,6 +111,8 @@ function drawWide(picture, ledger, width) {
   const [side, head, row, gap] = [176, 104, 50, 8];
   const lanes = Object.keys(LANES).filter((lane) => columns.some((column) => column.lane === lane));
   const step = (width - side - gap * (lanes.length - 1)) / columns.length;
+  const dense = step < DENSE;
+  const inset = dense ? 5 : 12;
   const methods = Object.entries(ledger);
   const height = head + row * methods.length + 6;
   const svg = canvas(picture, width, height);
@@ -103,13 +120,16 @@ function drawWide(picture, ledger, width) {
   for (const lane of lanes) {
     const mine = columns.filter((column) => column.lane === lane);
     draw(svg, "rect", { class: `lane ${lane}`, x, y: 0, width: step * mine.length, height, rx: 8 });
-    meaning(svg, lane, x + 12, 32);
+    meaning(svg, lane, x + inset, 32, dense ? 0.75 : 1);
     const wide = step * mine.length > 310;
     if (wide) draw(svg, "text", { class: `lane-name ${lane}`, x: x + 118, y: 36 }, LANES[lane].title);
-    else draw(svg, "text", { class: `lane-name ${lane}`, x: x + 12, y: 68 }, LANES[lane].brief);
+    else draw(svg, "text", { class: `lane-name ${lane}`, x: x + inset, y: 68 }, LANES[lane].brief);
     for (const column of mine) {
-      draw(svg, "text", { class: "kind", x: x + 12, y: head - 14 }, column.name);
-      methods.forEach(([, opened], i) => cell(svg, opened[column.kind], lane, x + 6, head + row * (i + 0.5)));
+      draw(svg, "text", { class: dense ? "kind dense" : "kind", x: x + inset, y: head - 14 }, column.name);
+      methods.forEach(([, opened], i) => {
+        const place = [x + inset - 6, head + row * (i + 0.5)];
+        cell(svg, openedIn(opened, column), lane, ...place, dense);
+      });
       x += step;
     }
     x += gap;
@@ -130,7 +150,7 @@ function drawNarrow(picture, ledger, width) {
   const [head, title, row] = [56, 34, 38];
   const lanes = Object.keys(LANES).filter((lane) => columns.some((column) => column.lane === lane));
   const blocks = Object.entries(ledger).map(([name, opened]) => {
-    const used = columns.filter(({ kind, lane }) => lane === "single" || opened[kind]?.openings);
+    const used = columns.filter((column) => column.lane === "single" || openedIn(opened, column));
     return { name, opened, used };
   });
   const height = head * lanes.length + blocks.reduce((sum, { used }) => sum + title + row * used.length + 10, 14);
@@ -145,11 +165,12 @@ function drawNarrow(picture, ledger, width) {
     draw(svg, "text", { class: OURS.test(name) ? "name ours" : "name", x: 0, y: y + 18 }, name);
     draw(svg, "text", { class: "small", x: width, y: y + 18, "text-anchor": "end" }, peersOf(opened));
     y += title - 6;
-    for (const { kind, lane, name: said } of used) {
-      const any = opened[kind]?.openings;
+    for (const column of used) {
+      const { lane, name: said } = column;
+      const any = openedIn(opened, column);
       if (any) draw(svg, "rect", { class: `lane ${lane}`, x: 0, y, width, height: row - 3, rx: 6 });
       draw(svg, "text", { class: any ? "kind" : "", x: 12, y: y + row / 2 + 3 }, said);
-      cell(svg, opened[kind], lane, width - 150, y + row / 2 - 1);
+      cell(svg, any, lane, width - 150, y + row / 2 - 1);
       y += row;
     }
     y += 16;

@@ -1,25 +1,4 @@
-// What the page does when it has loaded: figures, ledgers, sorting, copying, and the theme.
-
-/** Sorts a table by a column: first up, then down. Cells without a value come last. */
-function sortable(table) {
-  const heads = [...table.tHead.rows[0].cells];
-  const body = table.tBodies[0];
-  heads.forEach((head, column) => {
-    head.querySelector("button").addEventListener("click", () => {
-      const down = head.getAttribute("aria-sort") === "ascending";
-      const numeric = head.classList.contains("number");
-      const value = (row) => row.cells[column].dataset.value;
-      const compare = (a, b) => {
-        if (a === undefined || b === undefined) return (a === undefined) - (b === undefined);
-        const order = numeric ? Number(a) - Number(b) : a.localeCompare(b, "en", { numeric: true });
-        return down ? -order : order;
-      };
-      body.append(...[...body.rows].sort((a, b) => compare(value(a), value(b))));
-      heads.forEach((each) => each.setAttribute("aria-sort", "none"));
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    });
-  });
-}
+// What the page does when it has loaded: figures, ledgers, tables, copying, and the theme.
 
 /** Copies the command beside a button, and says so. */
 function copying(button) {
@@ -73,5 +52,7 @@ for (const holder of document.querySelectorAll(".ledger")) {
   ledgerPicture(holder, documents[holder.dataset.document].ledger);
 }
 document.querySelectorAll("main table").forEach(sortable);
+document.querySelectorAll(".sideways").forEach(sideways);
+document.querySelectorAll(".fold").forEach(unfolding);
 document.querySelectorAll(".copy").forEach(copying);
 theme(document.getElementById("theme"));

@@ -2,7 +2,8 @@
 
 /** Shows the values at the place that the pointer or the arrow keys choose. */
 function reader(plot, svg, figure, visible, { left, top, at, bottom, from }) {
-  const places = [...new Set(visible.flatMap(({ x }) => x))].sort((a, b) => a - b);
+  const all = new Set(visible.flatMap(({ x }) => x));
+  const places = [...all].filter((x) => !Number.isNaN(left(x))).sort((a, b) => a - b);
   let group = null;
   let tip = null;
   let chosen = -1;
@@ -29,9 +30,9 @@ function reader(plot, svg, figure, visible, { left, top, at, bottom, from }) {
     for (const { series, i } of rows) {
       const [x, y] = [left(place), top(series.y[i])];
       const mark = dotted(series)
-        ? point(group, "mark", { name: series.name, x, y, size: 4 })
+        ? point(group, "mark", { look: series.look, x, y, size: 4 })
         : draw(group, "circle", { class: "mark", cx: x, cy: y, r: 3.5 });
-      mark.style.setProperty("--c", styleOf(series.name).colour);
+      mark.style.setProperty("--c", series.look.colour);
       const row = add(body, "tr", OURS.test(series.name) ? { class: "ours" } : {});
       const head = add(row, "th", { scope: "row" });
       swatch(head, series);

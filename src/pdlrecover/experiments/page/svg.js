@@ -2,10 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const OURS = /^pdlrecover/i;
-const KNOWN = { poisoned: "var(--alarm)", retrain: "var(--ink)" };
-const DASHES = ["", "7 4", "2 4", "9 4 2 4", "12 3"];
-const HUES = 6;
-/** What points look like when the hues are used up: a circle, then polygons around 0 of its size. */
+/** What points look like: a circle, then polygons around 0 of its size. */
 const SHAPES = [
   null,
   [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
@@ -15,7 +12,6 @@ const SHAPES = [
   [[0, -0.5], [0.7, -1.2], [1.2, -0.7], [0.5, 0], [1.2, 0.7], [0.7, 1.2],
     [0, 0.5], [-0.7, 1.2], [-1.2, 0.7], [-0.5, 0], [-1.2, -0.7], [-0.7, -1.2]],
 ];
-const styles = new Map();
 
 /** Makes an element of an SVG, and puts it into its parent. */
 function draw(parent, name, attributes = {}, text = null) {
@@ -35,25 +31,37 @@ function add(parent, name, attributes = {}, text = null) {
   return made;
 }
 
-/** A series looks the same in all figures of the page: ours, the known ones, then in turn. */
-function styleOf(name) {
-  if (!styles.has(name)) {
-    const turn = [...styles.values()].filter(({ shape }) => shape !== null).length;
-    const ours = OURS.test(name);
-    const first = ours && ![...styles.keys()].some((known) => OURS.test(known));
-    let colour = `var(--series-${turn % HUES})`;
-    let dash = DASHES[(turn + 1) % DASHES.length];
-    let shape = Math.floor(turn / HUES) % SHAPES.length;
-    if (first) [colour, dash, shape] = ["var(--ours)", "", null];
-    else if (name in KNOWN) [colour, dash, shape] = [KNOWN[name], name === "retrain" ? "1 6" : "", null];
-    styles.set(name, { colour, dash, shape, ours });
+/** How the series of a figure look, by their names: the rules are those of palette.py. */
+function looksOf(names) {
+  const { known, places, hues, dashes } = PALETTE;
+  const taken = new Map();
+  const spot = (name) => (Object.hasOwn(known, name) ? name : places.indexOf(name));
+  const whole = (name) => name.toLowerCase();
+  const made = (name) => [...taken.values()].includes(name);
+  for (const base of [whole, (name) => whole(name).split(":")[0]]) {
+    for (const name of names) {
+      const place = spot(base(name));
+      if (!made(name) && place !== -1 && !taken.has(place)) taken.set(place, name);
+    }
   }
-  return styles.get(name);
+  let free = 0;
+  for (const name of names) {
+    if (made(name)) continue;
+    while (taken.has(free)) free++;
+    taken.set(free, name);
+  }
+  const look = (place) => {
+    if (known[place]) return { colour: `var(--${known[place].colour})`, dash: known[place].dash, shape: 0 };
+    const turn = (place % hues.length) + Math.floor(place / hues.length);
+    const colour = `var(--series-${place % hues.length})`;
+    return { colour, dash: dashes[turn % dashes.length], shape: turn % SHAPES.length };
+  };
+  return new Map([...taken].map(([place, name]) => [name, { ...look(place), ours: OURS.test(name) }]));
 }
 
 /** A point of a series, in the shape that tells it from others of its colour. */
-function point(parent, kind, { name, x, y, size }) {
-  const corners = SHAPES[styleOf(name).shape ?? 0];
+function point(parent, kind, { look, x, y, size }) {
+  const corners = SHAPES[look.shape];
   if (!corners) return draw(parent, "circle", { class: kind, cx: x, cy: y, r: size });
   const points = corners.map(([a, b]) => `${(x + a * size).toFixed(1)},${(y + b * size).toFixed(1)}`);
   return draw(parent, "polygon", { class: kind, points: points.join(" ") });
@@ -66,11 +74,11 @@ function dotted({ points, y }) {
 
 /** A short piece of a series' line, or a point of it, for legends and tips. */
 function swatch(parent, series) {
-  const { colour, dash, ours } = styleOf(series.name);
+  const { look } = series;
   const svg = draw(parent, "svg", { viewBox: "0 0 22 10", "aria-hidden": "true" });
-  if (dotted(series)) point(svg, "point", { name: series.name, x: 11, y: 5, size: 4 });
-  else draw(svg, "line", { class: ours ? "line ours" : "line", x1: 1, x2: 21, y1: 5, y2: 5, "stroke-dasharray": dash });
-  svg.style.setProperty("--c", colour);
+  if (dotted(series)) point(svg, "point", { look, x: 11, y: 5, size: 4 });
+  else draw(svg, "line", { class: look.ours ? "line ours" : "line", x1: 1, x2: 21, y1: 5, y2: 5, "stroke-dasharray": look.dash.join(" ") });
+  svg.style.setProperty("--c", look.colour);
 }
 
 /** A number as people write it; powers of ten for the very large and the very small. */

@@ -40,21 +40,13 @@ def _cells(attack: str, methods: tuple[str, ...]) -> Callable[[Scale], list[Conf
 
 def _table_3(scale: Scale, results: Results) -> Document:
     rows: list[list[Cell]] = []
-    summary, reached = [], []
+    summary = [_reached(scale, results)]
     for dataset in scale.datasets:
         of = results.where(dataset=dataset)
         for method in (POISONED, *ALL):
             rows.append(_row(dataset, method, of))
-        ours, theirs = of.mean("pdlrecover", "accuracy"), of.mean("retrain", "accuracy")
-        if ours and theirs:
-            reached.append(f"{dataset} {ours.percent()}% ({theirs.percent()}%)")
         if scale.promised:
             summary += _fedrecover(dataset, of)
-    summary.insert(
-        0,
-        f"PDLRecover reaches, and in brackets retraining: {', '.join(reached)}; mean over "
-        f"{len(scale.seeds)} seeds.",
-    )
     table = Table(
         title=f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
         columns=COLUMNS,
@@ -70,6 +62,20 @@ def _table_3(scale: Scale, results: Results) -> Document:
         title="Accuracy of the methods (the paper's Table III)",
         summary=summary,
         tables=[table],
+    )
+
+
+def _reached(scale: Scale, results: Results) -> str:
+    """Say where PDLRecover ends, and where retraining does."""
+    parts = []
+    for dataset in scale.datasets:
+        of = results.where(dataset=dataset)
+        ours, theirs = of.mean("pdlrecover", "accuracy"), of.mean("retrain", "accuracy")
+        if ours and theirs:
+            parts.append(f"{dataset} {ours.percent()}% ({theirs.percent()}%)")
+    return (
+        f"PDLRecover reaches, and in brackets retraining: {', '.join(parts)}; mean over "
+        f"{len(scale.seeds)} seeds."
     )
 
 
@@ -127,7 +133,10 @@ def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Rep
                     )
                 )
         what = f"{scale.typical} of {scale.peers} peers"
-        summary = [f"How each method's model gets better, round by round, without {what}."]
+        summary = [
+            _reached(scale, results),
+            f"How each method's model gets better, round by round, without {what}.",
+        ]
         return Document(name=name, title=title, summary=summary, figures=figures)
 
     return Reproduction(name=name, title=title, cells=_cells(attack, methods), document=document)

@@ -121,12 +121,17 @@ def _rounds_cells(scale: Scale) -> list[Config]:
 
 
 def _rounds_document(scale: Scale, results: Results) -> Document:
-    figures = []
+    figures, ranges = [], []
     for dataset in scale.datasets:
         of = results.where(dataset=dataset)
         for key, variants in _variants(scale).items():
             xs = [float(n) for n, _ in variants]
             ours = line("pdlrecover", xs, [of.mean(name, "accuracy") for _, name in variants])
+            found = [y for y in ours.y if y is not None]
+            ranges.append(
+                f"{dataset} {min(found):.1f} to {max(found):.1f}% with {min(xs):g} to {max(xs):g} "
+                f"{key} rounds"
+            )
             whole = [of.mean("retrain", "accuracy")] * len(xs)
             figures.append(
                 Figure(
@@ -140,7 +145,10 @@ def _rounds_document(scale: Scale, results: Results) -> Document:
     return Document(
         name="figure-rounds",
         title="Accuracy by preparation and final rounds (the paper's figure)",
-        summary=["How many exact rounds at the start and at the end PDLRecover needs."],
+        summary=[
+            f"How many exact rounds PDLRecover needs at the start and at the end: it reaches "
+            f"{'; '.join(ranges)}.",
+        ],
         figures=figures,
     )
 

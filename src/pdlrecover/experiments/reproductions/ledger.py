@@ -1,10 +1,11 @@
 """What each method opens, of whom, and what it would have to store."""
 
-from pdlrecover.experiments.collection import Results
+from pdlrecover.experiments.collection import Results, kept
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
 from pdlrecover.experiments.reproductions.accuracy import ALL
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.run import Record
 from pdlrecover.experiments.scale import Scale
 
 COLUMNS = [
@@ -46,6 +47,7 @@ def _document(scale: Scale, results: Results) -> Document:
         summary=[
             f"Single peers' updates are seen by {', '.join(alone)}.",
             "All others see sums over many peers only.",
+            _setting(record["config"]),
         ],
         tables=[
             Table(
@@ -56,6 +58,15 @@ def _document(scale: Scale, results: Results) -> Document:
             )
         ],
         ledger={method: record["methods"][method]["opened"] for method in ALL},
+    )
+
+
+def _setting(config: Record) -> str:
+    """Say what run the counts are of."""
+    removed = config["peers"] - kept(config)
+    return (
+        f"This is one run on {config['dataset']}: {config['peers']} peers, {removed} of them "
+        f"removed, {config['rounds']:,} rounds with {config['optimizer']}, seed {config['seed']}."
     )
 
 

@@ -13,6 +13,11 @@ BLOCKS = (
     "something in every round."
 )
 """A difference from the paper that tables of PDLRecover must tell."""
+SHORT = (
+    "A quick run shows that everything runs: the promises are about longer ones, and its verdicts "
+    "mean nothing."
+)
+"""What to say of verdicts on quick runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

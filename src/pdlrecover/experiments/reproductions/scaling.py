@@ -5,7 +5,7 @@ from typing import Any
 from pdlrecover.experiments.collection import Results
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Figure, Series, Table
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
 from pdlrecover.experiments.run import Record
 from pdlrecover.experiments.scale import Scale
 
@@ -85,6 +85,9 @@ def _document(scale: Scale, results: Results) -> Document:
         ],
         rows=rows,
         command=command("scaling", scale),
+        note="An estimated round is what PDLRecover took beyond its exact rounds, over the number "
+        f"of rounds it estimated. {BLOCKS} Of {PLAN['rounds']} rounds, with one seed: where a "
+        "round takes a few milliseconds, much of it is start-up.",
     )
     return Document(
         name="scaling",

@@ -12,7 +12,7 @@ from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
 from pdlrecover.experiments.judgement import above, gap, gaps, holds, points, word
 from pdlrecover.experiments.reproductions.attacks import EASY, EASY_SHARE, of_attack, rivals
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import SHORT, Reproduction, command
 from pdlrecover.experiments.scale import LEAVERS, Scale
 
 ATTACKS = ("backdoor", LEAVERS, "dba", "lie")
@@ -43,7 +43,7 @@ COLUMNS = [
     "exact rounds",
     "allowed",
     "holds",
-    "replayed",
+    "replay begun",
 ]
 
 
@@ -64,7 +64,7 @@ def _cells(scale: Scale) -> list[Config]:
 
 
 def _row(of: Results, method: str, attack: str, most: int) -> list[Cell]:
-    replayed = sum("directions" in r["methods"][method]["opened"] for r in of)
+    begun = sum("directions" in r["methods"][method]["opened"] for r in of)
     allowed = EASY_SHARE * most if attack in EASY and method.startswith("auto") else most
     return [
         of[0]["config"]["dataset"],
@@ -77,7 +77,7 @@ def _row(of: Results, method: str, attack: str, most: int) -> list[Cell]:
         number(of.mean(method, "exact_rounds"), 1),
         round(allowed),
         word(holds(of, method, allowed, left=attack == LEAVERS)),
-        f"{replayed} of {len(of)}" if method.startswith("auto") else None,
+        f"{begun} of {len(of)}" if method.startswith("auto") else None,
     ]
 
 
@@ -101,6 +101,7 @@ def _document(scale: Scale, results: Results) -> Document:
         name="tuning",
         title="How the constants of auto were chosen",
         summary=[
+            *([] if scale.promised else [SHORT]),
             f"{len(kept)} of {len(VARIANTS)} variants of auto keep all promises in all of "
             f"{len(scale.datasets) * len(ATTACKS)} cells after Adam, on validation data, over "
             f"{len(scale.seeds)} seeds.",
