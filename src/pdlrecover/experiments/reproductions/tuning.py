@@ -4,16 +4,23 @@ A fifth of the training data is held out and plays the part of the test data, so
 reported elsewhere was looked at. The originals are Adam runs with a backdoor, with leavers, and
 with two attacks from which a replay drifts away. A variant holds by the promises of `judgement`,
 with as many exact rounds as the longest accelerated retraining here; with 0.7 of them after a
-backdoor and after leavers.
+backdoor and after leavers. For the schedule after tiny minibatches there are SGD runs with a
+backdoor, and a tenth of the rounds may be exact.
 """
 
 from pdlrecover.experiments.collection import Results, number
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
-from pdlrecover.experiments.judgement import above, gap, gaps, holds, points, word
-from pdlrecover.experiments.reproductions.attacks import EASY, EASY_SHARE, of_attack, rivals
+from pdlrecover.experiments.judgement import ACCURACY_MARGIN, above, gap, gaps, holds, points, word
+from pdlrecover.experiments.reproductions.attacks import (
+    EASY,
+    EASY_SHARE,
+    RIVAL,
+    of_attack,
+    rivals,
+)
 from pdlrecover.experiments.reproductions.reproduction import SHORT, Reproduction, command
-from pdlrecover.experiments.scale import LEAVERS, Scale
+from pdlrecover.experiments.scale import LEAVERS, TINY_BATCH, Scale
 
 ATTACKS = ("backdoor", LEAVERS, "dba", "lie")
 VARIANTS = (
@@ -30,6 +37,12 @@ VARIANTS = (
     "auto:preparation=8+period=9+polish=27+damping=0.3",
     "auto:preparation=8+period=9+polish=27+damping=0.25",
 )
+TINY_VARIANTS = tuple(
+    f"pdlrecover:preparation={prepare}+period={period}+final={final}"
+    for prepare, period, final in ((10, 100, 10), (12, 60, 12), (12, 45, 12), (12, 30, 12))
+)
+"""Schedules of the replay after tiny minibatches, by the exact rounds they plan."""
+TINY_RIVALS = (0.035, 0.05, 0.065)
 RIVALS = (0.6, 0.7)
 """Of accelerated retraining: rounds as shares of the run's."""
 COLUMNS = [
@@ -48,7 +61,18 @@ COLUMNS = [
 
 
 def _cells(scale: Scale) -> list[Config]:
-    return [
+    tiny = [
+        scale.config(
+            dataset,
+            seed,
+            batch_size=TINY_BATCH,
+            validation=True,
+            methods=("retrain", *_tiny_methods(scale)),
+        )
+        for dataset in scale.datasets
+        for seed in scale.seeds
+    ]
+    return tiny + [
         scale.config(
             dataset,
             seed,
@@ -63,7 +87,12 @@ def _cells(scale: Scale) -> list[Config]:
     ]
 
 
-def _row(of: Results, method: str, attack: str, most: int) -> list[Cell]:
+def _tiny_methods(scale: Scale) -> tuple[str, ...]:
+    shares = (f"{RIVAL}:rounds={round(share * scale.rounds)}" for share in TINY_RIVALS)
+    return (*TINY_VARIANTS, *shares)
+
+
+def _row(of: Results, method: str, attack: str, most: float) -> list[Cell]:
     begun = sum("directions" in r["methods"][method]["opened"] for r in of)
     allowed = EASY_SHARE * most if attack in EASY and method.startswith("auto") else most
     return [
@@ -83,8 +112,9 @@ def _row(of: Results, method: str, attack: str, most: int) -> list[Cell]:
 
 def _document(scale: Scale, results: Results) -> Document:
     others = rivals(scale, RIVALS)
+    after_adam = results.where(optimizer="adam")
     rows = [
-        _row(of_attack(results.where(dataset=dataset), attack), method, attack, max(others))
+        _row(of_attack(after_adam.where(dataset=dataset), attack), method, attack, max(others))
         for dataset in scale.datasets
         for attack in ATTACKS
         for method in (*VARIANTS, *others.values())
@@ -97,6 +127,17 @@ def _document(scale: Scale, results: Results) -> Document:
         rows=rows,
         command=command("tuning", scale),
     )
+    allowed = scale.exact_share * scale.rounds
+    tiny = Table(
+        title="Schedules of PDLRecover after minibatches of two, on validation data",
+        columns=COLUMNS[:-1],
+        rows=[
+            _row(results.where(optimizer="sgd", dataset=dataset), method, "backdoor", allowed)[:-1]
+            for dataset in scale.datasets
+            for method in _tiny_methods(scale)
+        ],
+        command=command("tuning", scale),
+    )
     return Document(
         name="tuning",
         title="How the constants of auto were chosen",
@@ -106,9 +147,22 @@ def _document(scale: Scale, results: Results) -> Document:
             f"{len(scale.datasets) * len(ATTACKS)} cells after Adam, on validation data, over "
             f"{len(scale.seeds)} seeds.",
             *([f"They are: {', '.join(kept)}."] if kept else []),
+            "After minibatches of two these schedules of PDLRecover keep the promises on all "
+            f"datasets, with every seed within half a point: {', '.join(_always(tiny)) or 'none'}.",
         ],
-        tables=[table],
+        tables=[table, tiny],
     )
+
+
+def _always(table: Table) -> list[str]:
+    """Return the schedules that hold everywhere, and whose worst seed is within the margin, too."""
+    worst, verdict = COLUMNS.index("worst seed (points)"), COLUMNS.index("holds")
+    bad = {
+        row[2]
+        for row in table.rows
+        if row[verdict] != "yes" or float(row[worst] or 0) < -100 * ACCURACY_MARGIN
+    }
+    return [variant for variant in TINY_VARIANTS if variant not in bad]
 
 
 REPRODUCTION = Reproduction(
