@@ -325,7 +325,7 @@ def test_variants_are_kept_that_hold_in_every_cell_of_the_tuning():
     assert document.summary[0].startswith(f"{len(variants) - 1} of {len(variants)} variants")
     kept = document.summary[1].removeprefix("They are: ").removesuffix(".").split(", ")
     assert kept == variants[1:]
-    assert document.summary[2].endswith(f"within half a point: {', '.join(tiny[1:])}.")
+    assert document.summary[2].endswith(f"on all datasets: {', '.join(tiny[1:])}.")
 
 
 def test_modelled_time_counts_exact_rounds_and_openings_of_vectors():

@@ -37,7 +37,7 @@ class AutoOptions:
     tiny_batch: int = 4
     """Minibatches up to this size count as tiny."""
     tiny_schedule: Schedule = field(
-        default_factory=lambda: Schedule(preparation=10, period=100, final=10)
+        default_factory=lambda: Schedule(preparation=12, period=30, final=12)
     )
     """Of the replay of a run with tiny minibatches."""
     tiny_rescue: int = 80

@@ -11,7 +11,7 @@ backdoor, and a tenth of the rounds may be exact.
 from pdlrecover.experiments.collection import Results, number
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.document import Cell, Document, Table
-from pdlrecover.experiments.judgement import ACCURACY_MARGIN, above, gap, gaps, holds, points, word
+from pdlrecover.experiments.judgement import above, gap, gaps, holds, points, word
 from pdlrecover.experiments.reproductions.attacks import (
     EASY,
     EASY_SHARE,
@@ -119,14 +119,13 @@ def _document(scale: Scale, results: Results) -> Document:
         for attack in ATTACKS
         for method in (*VARIANTS, *others.values())
     ]
-    missed = {row[2] for row in rows if row[COLUMNS.index("holds")] != "yes"}
-    kept = [variant for variant in VARIANTS if variant not in missed]
     table = Table(
         title="Variants of auto after Adam, on validation data",
         columns=COLUMNS,
         rows=rows,
         command=command("tuning", scale),
     )
+    kept = _kept(table, VARIANTS)
     allowed = scale.exact_share * scale.rounds
     tiny = Table(
         title="Schedules of PDLRecover after minibatches of two, on validation data",
@@ -148,21 +147,16 @@ def _document(scale: Scale, results: Results) -> Document:
             f"{len(scale.seeds)} seeds.",
             *([f"They are: {', '.join(kept)}."] if kept else []),
             "After minibatches of two these schedules of PDLRecover keep the promises on all "
-            f"datasets, with every seed within half a point: {', '.join(_always(tiny)) or 'none'}.",
+            f"datasets: {', '.join(_kept(tiny, TINY_VARIANTS)) or 'none'}.",
         ],
         tables=[table, tiny],
     )
 
 
-def _always(table: Table) -> list[str]:
-    """Return the schedules that hold everywhere, and whose worst seed is within the margin, too."""
-    worst, verdict = COLUMNS.index("worst seed (points)"), COLUMNS.index("holds")
-    bad = {
-        row[2]
-        for row in table.rows
-        if row[verdict] != "yes" or float(row[worst] or 0) < -100 * ACCURACY_MARGIN
-    }
-    return [variant for variant in TINY_VARIANTS if variant not in bad]
+def _kept(table: Table, variants: tuple[str, ...]) -> list[str]:
+    """Return the variants that hold in all cells."""
+    missed = {row[2] for row in table.rows if row[COLUMNS.index("holds")] != "yes"}
+    return [variant for variant in variants if variant not in missed]
 
 
 REPRODUCTION = Reproduction(
