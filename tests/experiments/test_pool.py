@@ -4,9 +4,9 @@ import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import pytest
+from jobs import die, mistaken, write
 
 from pdlrecover.experiments.pool import DIED, run_jobs
 
@@ -30,22 +30,6 @@ if __name__ == "__main__":
 """
 
 
-def write(path):
-    Path(path).write_text(str(os.getpid()))
-
-
-def die(path, times):
-    """End the process as the out-of-memory killer does, so many times."""
-    tried = len(Path(path).read_text()) if Path(path).exists() else 0
-    Path(path).write_text("x" * (tried + 1))
-    if tried < times:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def mistaken():
-    return {}["a key"]
-
-
 @pytest.mark.slow
 def test_what_fails_or_dies_takes_nothing_else_with_it(tmp_path):
     seen = []
@@ -59,7 +43,7 @@ def test_what_fails_or_dies_takes_nothing_else_with_it(tmp_path):
     failed = run_jobs(jobs, 2, lambda *status: seen.append(status))
     assert failed["deadly"] == DIED
     assert failed["mistaken"].startswith("KeyError: 'a key', in line ")
-    assert failed["mistaken"].endswith("of test_pool.py")
+    assert failed["mistaken"].endswith("of jobs.py")
     assert "No such file" in failed["disk"]
     assert failed.keys() == {"deadly", "mistaken", "disk"}
     assert (tmp_path / "deadly").read_text() == (tmp_path / "unlucky").read_text() == "xx"
