@@ -33,6 +33,7 @@ def test_an_idx_file_reads_as_it_was_written(tmp_path: Path, shape: tuple[int, .
         gzip.compress(b"\x00\x00\x0d\x01\x00\x00\x00\x03abc"),
         idx(np.zeros(100, dtype=np.uint8))[:-9],
     ],
+    ids=["nothing", "not gzipped", "no header", "half a header", "too short", "floats", "cut off"],
 )
 def test_what_is_no_idx_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.gz").write_bytes(content)

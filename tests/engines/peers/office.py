@@ -1,5 +1,6 @@
-"""Papers for peers on the loopback: keys, certificates, addresses."""
+"""What peers on the loopback need: keys, certificates, addresses, and patience."""
 
+import asyncio
 import datetime
 import socket
 
@@ -35,6 +36,13 @@ def free_addresses(count):
     for each in sockets:
         each.close()
     return addresses
+
+
+async def until(condition, seconds=60.0):
+    """Wait for something that will be."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
 
 
 def certificates(count):

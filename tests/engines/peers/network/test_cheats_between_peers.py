@@ -14,9 +14,8 @@ import grpc
 import numpy as np
 import pytest
 import town
-from office import issued
+from office import issued, until
 from test_cheats import changed, proven, rows_of
-from test_peer import until
 
 from pdlrecover import Tolerance
 from pdlrecover.cli.peer_run import _lines

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 import town
-from office import free_addresses
+from office import free_addresses, until
 from safetensors import SafetensorError
 
 from pdlrecover.cli.peer_run import _lines
@@ -23,12 +23,6 @@ from pdlrecover.engines.peers.waiting import Waiting
 from pdlrecover.errors import HistoryError, PlanError
 
 EVERYBODY = range(town.PEERS)
-
-
-async def until(condition, seconds=60.0):
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 async def open_town(tmp_path, **arguments):

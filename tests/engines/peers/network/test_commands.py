@@ -32,7 +32,7 @@ from pdlrecover.engines.peers.storage_key import VARIABLE
 from pdlrecover.errors import PlanError
 from pdlrecover.history.records import Kind, round_key
 
-DEMO = Path(__file__).parents[3] / "examples" / "peers"
+DEMO = Path(__file__).parents[4] / "examples" / "peers"
 ASH = ("--name", "ash", "--address", "127.0.0.1:7999")
 
 

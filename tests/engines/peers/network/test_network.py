@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import grpc
 import pytest
-from office import certificates, free_addresses, issued, pinned
+from office import certificates, free_addresses, issued, pinned, until
 
 from pdlrecover.engines.peers import link
 from pdlrecover.engines.peers.identity import Identity
@@ -49,12 +49,6 @@ async def started(count, papers=None, limits=QUICK, block=None, complaints=None)
 
 def announced(size):
     return size.to_bytes(SIZE_BYTES, "little")
-
-
-async def until(condition, seconds=20.0):
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def stop(networks):

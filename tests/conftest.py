@@ -1,0 +1,21 @@
+"""How tests are shared out among the workers of `make test`."""
+
+from xdist.scheduler import LoadFileScheduling
+
+NETWORK = "tests/engines/peers/network/"
+"""Tests that listen on ports and wait for deadlines.
+
+All are for one worker, so that they neither take each other's ports nor load the machine twice;
+the other worker computes while they wait.
+"""
+
+
+class Scheduling(LoadFileScheduling):
+    """The tests of a file stay together, so that what they share is made once."""
+
+    def _split_scope(self, nodeid):
+        return NETWORK if nodeid.startswith(NETWORK) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Scheduling(config, log)
