@@ -36,7 +36,7 @@ from pdlrecover.engines.peers.plan import Model
 
 pytestmark = pytest.mark.slow
 
-PATIENT = Deadlines(message=20.0, dealing=60.0, receipts=30.0, view=60.0, resend=2.0, behind=1.0)
+PATIENT = Deadlines(message=20.0, dealing=60.0, receipts=30.0, view=60.0, resend=0.5, behind=1.0)
 """Nobody is left out, however busy the machine is."""
 STORED = {BEFORE_DEALING: {0}, WRITING: {0}, WRITTEN: {1}}
 """How many entries of the step are stored by whoever died there.
