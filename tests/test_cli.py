@@ -118,6 +118,7 @@ def test_simulate_writes_a_result(tmp_path):
         (["--leavers", "1"], "would reveal its updates"),
         (["--dataset", "mnist", "--data-dir", "nowhere"], "nowhere"),
         (["--config", "none.toml"], "cannot be read"),
+        (["--attack", "lie"], "needs attackers"),
     ],
 )
 def test_simulations_that_cannot_be_are_one_sentence_and_exit_code_2(tmp_path, flags, message):

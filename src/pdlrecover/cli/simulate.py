@@ -11,6 +11,7 @@ from pdlrecover.adversary import ATTACKS, WAITING
 from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.cli.progress import Bars
 from pdlrecover.cli.tables import results_table
+from pdlrecover.errors import PlanError
 from pdlrecover.experiments.config import Config
 from pdlrecover.experiments.figures import draw_curves
 from pdlrecover.experiments.report import write_report
@@ -203,6 +204,8 @@ def simulate(
     if methods is not None:
         given["methods"] = [name.strip() for name in methods.split(",") if name.strip()]
     chosen = Config.from_toml(config, given) if config else Config.from_values(given)
+    if attack not in (None, "none") and not chosen.attackers:
+        raise PlanError(f"--attack {attack} needs attackers: give --malicious, or --undetected")
     run_and_show(chosen, out, data_dir)
 
 
