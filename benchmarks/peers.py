@@ -30,15 +30,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers_town import Town
+from peers_folders import PeerFolders
 from rich.console import Console
 from rich.table import Table
 from timing import environment, progress
 
-from pdlrecover.engines.peers import codec
-from pdlrecover.engines.peers.dealing import CHECKS, NONCE_BYTES
-from pdlrecover.engines.peers.messages import NOTHING, Dealing, Header, SubSecret
-from pdlrecover.engines.peers.sealing import SEALING_OVERHEAD
+from pdlrecover.engines.peers.identity.sealing import SEALING_OVERHEAD
+from pdlrecover.engines.peers.protocol import codec
+from pdlrecover.engines.peers.protocol.dealing import CHECKS, NONCE_BYTES
+from pdlrecover.engines.peers.protocol.messages import NOTHING, Dealing, Header, SubSecret
 from pdlrecover.sharing import Tolerance
 
 TOLERANCES = {
@@ -74,13 +74,13 @@ def message_sizes(peers: int) -> tuple[int, int]:
     return first, second
 
 
-def bare(town: Town, rounds: int, name: str) -> list[dict[str, float]]:
+def bare(folders: PeerFolders, rounds: int, name: str) -> list[dict[str, float]]:
     """Let as many processes exchange the same bytes; return all their rounds."""
-    progress(f"{town.peers} processes, bare exchange ({name})")
-    first, second = message_sizes(town.peers)
-    town.start("peers_bare.py", str(rounds), str(first), str(second), name)
-    town.end(PATIENCE)
-    found = [json.loads((town.folder(me) / name).read_text()) for me in range(town.peers)]
+    progress(f"{folders.peers} processes, bare exchange ({name})")
+    first, second = message_sizes(folders.peers)
+    folders.start("peers_bare.py", str(rounds), str(first), str(second), name)
+    folders.end(PATIENCE)
+    found = [json.loads((folders.folder(me) / name).read_text()) for me in range(folders.peers)]
     return [row for rows in found for row in rows[2:]]
 
 
@@ -88,36 +88,39 @@ def measure(
     place: Path, peers: int, rounds: int, bare_rounds: int, retrain: bool
 ) -> dict[str, Any]:
     """Run one federation and its rival; return the record."""
-    with Town(place, peers, TOLERANCES[peers], rounds) as town:
+    with PeerFolders(place, peers, TOLERANCES[peers], rounds) as folders:
         removed = range(peers - max(1, peers // 5), peers)
         kept = range(removed.start)
-        exchanges = bare(town, bare_rounds, "before.json")
+        exchanges = bare(folders, bare_rounds, "before.json")
         progress(f"{peers} peers train {rounds} rounds")
-        town.start("peers_probe.py")
-        town.have(range(peers), "trained.json", PATIENCE)
+        folders.start("peers_probe.py")
+        folders.have(range(peers), "trained.json", PATIENCE)
         for method in ("pdlrecover", "retrain")[: 1 + retrain]:
             progress(f"{len(removed)} of {peers} peers are removed by {method}")
-            town.have(kept, f"{town.remove(removed, method)}.json", PATIENCE)
-        resident = town.resident()
-        town.stop()
-        exchanges += bare(town, bare_rounds, "after.json")
-        return summary(town, exchanges, resident, retrain)
+            folders.have(kept, f"{folders.remove(removed, method)}.json", PATIENCE)
+        resident = folders.resident()
+        folders.stop()
+        exchanges += bare(folders, bare_rounds, "after.json")
+        return summary(folders, exchanges, resident, retrain)
 
 
 def summary(
-    town: Town, exchanges: list[dict[str, float]], resident: list[dict[str, int]], retrain: bool
+    folders: PeerFolders,
+    exchanges: list[dict[str, float]],
+    resident: list[dict[str, int]],
+    retrain: bool,
 ) -> dict[str, Any]:
-    probes = town.probes()
-    quorums = town.membership.scheme.quorums
+    probes = folders.probes()
+    quorums = folders.membership.scheme.quorums
     alone, whole = ([r for r in exchanges if r["computes"] == kind] for kind in (0, 1))
     exact, exact_cpu = exact_rounds(probes)
     estimated = estimated_rounds(probes)
     record: dict[str, Any] = {
-        "peers": town.peers,
-        "tolerance": vars(town.membership.tolerance),
+        "peers": folders.peers,
+        "tolerance": vars(folders.membership.tolerance),
         "packing": quorums.packing,
         "numbers": PARAMETERS,
-        "rounds": town.membership.training.rounds,
+        "rounds": folders.membership.training.rounds,
         "exact": exact,
         "estimated": estimated,
         "bare": {
@@ -126,7 +129,7 @@ def summary(
             "computing_seconds": median(whole, "computing"),
             "exchange_cpu": median(alone, "cpu"),
             "whole_cpu": median(whole, "cpu"),
-            "bytes": sum(message_sizes(town.peers)) * (town.peers - 1),
+            "bytes": sum(message_sizes(folders.peers)) * (folders.peers - 1),
         },
         "work": {kind: work(probes, kind) for kind in ("FreshSum", "MaskedDots", "StoredSum")},
         "resident_bytes": {k: max(each[k] for each in resident) for k in ("most", "own")},

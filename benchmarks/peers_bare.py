@@ -20,9 +20,9 @@ from typing import Any
 import grpc
 import torch
 
-from pdlrecover.engines.peers.contribution import Contribution
-from pdlrecover.engines.peers.enrolment import Enrolment
-from pdlrecover.engines.peers.tasks import FreshSum
+from pdlrecover.engines.peers.protocol.tasks import FreshSum
+from pdlrecover.engines.peers.runs.contribution import Contribution
+from pdlrecover.engines.peers.startup import Enrolment
 from pdlrecover.field import one_blas_thread
 
 METHOD = "/bare/Exchange"

@@ -19,19 +19,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from peers_town import PROBE
+from peers_folders import PROBE
 
 from pdlrecover.cli import peer_run
-from pdlrecover.engines.peers import circle, codec, contribution, holdings, tasks
-from pdlrecover.engines.peers.archive import Archive
-from pdlrecover.engines.peers.desk import Desk
-from pdlrecover.engines.peers.driver import Driver
-from pdlrecover.engines.peers.effects import Compute
-from pdlrecover.engines.peers.keys import Keyring
-from pdlrecover.engines.peers.machine import Machine
-from pdlrecover.engines.peers.network import Network
-from pdlrecover.engines.peers.participant import Participant
-from pdlrecover.engines.peers.slot import Slot
+from pdlrecover.engines.peers.identity.keyring import Keyring
+from pdlrecover.engines.peers.operator.control import Control
+from pdlrecover.engines.peers.protocol import codec, holdings, run_context, tasks
+from pdlrecover.engines.peers.protocol.effects import Compute
+from pdlrecover.engines.peers.protocol.run_protocol import RunProtocol
+from pdlrecover.engines.peers.protocol.step import Step
+from pdlrecover.engines.peers.runs import contribution
+from pdlrecover.engines.peers.runs.archive import Archive
+from pdlrecover.engines.peers.runs.driver import Driver
+from pdlrecover.engines.peers.runs.run_session import RunSession
+from pdlrecover.engines.peers.transport.network import Network
 
 KIND, RUN, STEP = 5, slice(38, 70), slice(70, 78)
 """Where a message has its kind, its run and its step: see `codec`."""
@@ -97,29 +98,29 @@ class Probe:
             (contribution.Contribution, "__call__", "gradient"),
             (tasks, "deal_vector", "dealing"),
             (tasks, "deal_masks", "dealing"),
-            (Slot, "_deal_to", "sealing"),
-            (circle.Circle, "_signed", "encoding and signing"),
+            (Step, "_deal_to", "sealing"),
+            (run_context.RunContext, "_signed", "encoding and signing"),
             (codec, "decode", "decoding"),
             (Keyring, "verify", "checking signatures"),
             (holdings.Holdings, "take", "checking dealings"),
             (holdings.Holdings, "hear", "agreeing"),
-            (Slot, "_agree", "agreeing"),
-            (Slot, "_say_sub_secret", "sub-secret"),
-            (Slot, "_try_open", "opening"),
+            (Step, "_agree", "agreeing"),
+            (Step, "_say_sub_secret", "sub-secret"),
+            (Step, "_try_open", "opening"),
             (Archive, "commit", "history: commit"),
             (Archive, "promise", "history: promises"),
             (Archive, "reserve", "history: reserve"),
             (Driver, "answer", "method"),
-            (Desk, "write_status", "status"),
-            (Participant, "receive", "other protocol"),
-            (Participant, "contribute", "other protocol"),
-            (Participant, "tick", "other protocol"),
+            (Control, "write_status", "status"),
+            (RunSession, "receive", "other protocol"),
+            (RunSession, "contribute", "other protocol"),
+            (RunSession, "tick", "other protocol"),
             (Compute, "run", "dealing"),
         ):
             wrap(owner, name, work)
-        self._after(Machine, "begin", self._begun)
+        self._after(RunProtocol, "begin", self._begun)
         self._after(Archive, "commit", self._committed)
-        self._after(Slot, "_move", self._moved)
+        self._after(Step, "_move", self._moved)
         self._after(Network, "send", self._sends)
 
     def record(self) -> dict[str, Any]:
@@ -151,13 +152,13 @@ class Probe:
 
         setattr(owner, name, noted)
 
-    def _begun(self, machine: Machine, task: circle.Task, *_: Any) -> None:
+    def _begun(self, protocol: RunProtocol, task: run_context.Task, *_: Any) -> None:
         self.watch.turn(type(task).__name__)
         state = "COMPUTING" if task.kind else "OPENING"
         self._moves = [(state, time.monotonic())]
 
-    def _moved(self, slot: Slot, _: Any) -> None:
-        self._moves.append((slot.state.name, time.monotonic()))
+    def _moved(self, current: Step, _: Any) -> None:
+        self._moves.append((current.state.name, time.monotonic()))
 
     def _committed(self, _: Archive, run: bytes, *__: Any) -> None:
         now, states = time.monotonic(), Counter[str]()

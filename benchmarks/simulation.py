@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 from timing import Contestant, as_record, environment, progress, race
 
-from pdlrecover.engines.custody import Clear, Shared
-from pdlrecover.engines.population import Integers, Population, populate
+from pdlrecover.engines.simulated_peers import Integers, SimulatedPeers, simulate_peers
+from pdlrecover.engines.sum_store import Clear, Shared
 from pdlrecover.federation import Federation
 from pdlrecover.field import one_blas_thread
 from pdlrecover.learning.models import build
@@ -38,15 +38,15 @@ TARGETS = {
 }
 
 
-def population() -> Population:
+def simulated_peers() -> SimulatedPeers:
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(60_000, 1, 28, 28)).astype(np.float32))
     y = torch.from_numpy(rng.integers(0, 10, 60_000))
     parts = np.array_split(rng.permutation(60_000), PEERS)
-    return populate(build("mlp", (1, 28, 28), 10, 0), x, y, parts, batch_size=32)
+    return simulate_peers(build("mlp", (1, 28, 28), 10, 0), x, y, parts, batch_size=32)
 
 
-def plain_loop(people: Population, w: np.ndarray, t: int) -> Integers:
+def plain_loop(people: SimulatedPeers, w: np.ndarray, t: int) -> Integers:
     """Do what one would write first: every peer's gradient by autograd, one after the other."""
     module = people.updates.model.module_with(w)
     parameters = list(module.parameters())
@@ -66,7 +66,7 @@ def plain_loop(people: Population, w: np.ndarray, t: int) -> Integers:
 
 
 def rounds_race(repeats: int) -> tuple[list[dict[str, object]], dict[str, float]]:
-    people = population()
+    people = simulated_peers()
     one_blas_thread()
     w = people.updates.model.initial
     scheme = Scheme.for_peers(PEERS, Tolerance(colluders=66, dropouts=60, liars=5))
@@ -107,7 +107,7 @@ def rounds_race(repeats: int) -> tuple[list[dict[str, object]], dict[str, float]
 def whole_run(rounds: int) -> None:
     """Train and recover on shares; print the largest resident size in bytes."""
     federation = Federation(
-        population(),
+        simulated_peers(),
         Scheme.for_peers(PEERS, Tolerance(colluders=66, dropouts=60, liars=5)),
         cohorts=[range(REMOVED), range(REMOVED, PEERS)],
         budget=1 << 40,

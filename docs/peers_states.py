@@ -6,7 +6,7 @@ With `--check` nothing is written, and the exit code says whether the page is up
 import sys
 from pathlib import Path
 
-from pdlrecover.engines.peers.states import HELPS, TABLE, TAKES, Move, State
+from pdlrecover.engines.peers.protocol.states import HELPS, TABLE, TAKES, Move, StepState
 
 PAGE = Path(__file__).parent / "peers-states.md"
 
@@ -16,8 +16,9 @@ def page() -> str:
     lines = [
         "# The states of a step",
         "",
-        "Drawn from the table in `engines/peers/states.py` by `python docs/peers_states.py`. What",
-        "the states and moves are for is told in [the protocol](peers-protocol.md).",
+        "Drawn by `python docs/peers_states.py` from the table in",
+        "`engines/peers/protocol/states.py`. What the states and moves are for is told in",
+        "[the protocol](peers-protocol.md).",
         "",
         "```mermaid",
         "stateDiagram-v2",
@@ -33,10 +34,10 @@ def page() -> str:
         "| state | the peer | takes |",
     ]
     lines.append("|---|---|---|")
-    for state in State:
+    for state in StepState:
         taken = ", ".join(sorted(kind.__name__ for kind in TAKES[state])) or "nothing of this step"
         later = ", ".join(sorted(kind.__name__ for kind in HELPS))
-        taken += f"; after a wait also {later}" if state is State.OPENING else ""
+        taken += f"; after a wait also {later}" if state is StepState.OPENING else ""
         lines.append(f"| {state.name} | {state.value} | {taken} |")
     lines += ["", "| move | when |", "|---|---|"]
     lines += [f"| {move.name} | {move.value} |" for move in Move]

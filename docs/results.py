@@ -12,10 +12,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from pdlrecover.experiments.document import Document, Figure, Table
-from pdlrecover.experiments.figures import SHOWN_POINTS, draw_panels, fresh
+from pdlrecover.experiments.report.document import Document, Figure, Table
+from pdlrecover.experiments.report.figures import SHOWN_POINTS, draw_panels, fresh
+from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
-from pdlrecover.experiments.words import listed
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ROOT / "results" / "reproductions"

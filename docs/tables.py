@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pdlrecover.experiments.judgement import ACCURACY_MARGIN, BACKDOOR_MARGIN
+from pdlrecover.experiments.analysis.promises import ACCURACY_MARGIN, BACKDOOR_MARGIN
 from pdlrecover.recovery.methods import METHODS
 
 ROOT = Path(__file__).parents[1]

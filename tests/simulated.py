@@ -1,6 +1,6 @@
 """Result records as simulations write them, with numbers of one's own."""
 
-from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.experiment.config import Config
 
 
 def entry(accuracy, success=None, *, exact=10, opened=None, **more):

@@ -14,8 +14,8 @@ import pytest
 import pdlrecover
 from pdlrecover.cli import main
 from pdlrecover.errors import PlanError
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Document
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import Reproduction
 
 PLAN = ["plan", "--peers", "200", "--colluders", "66", "--dropouts", "60", "--liars", "5"]

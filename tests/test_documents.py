@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pdlrecover.experiments.document import Document, Figure, Series, Table
+from pdlrecover.experiments.report.document import Document, Figure, Series, Table
 from pdlrecover.recovery.methods import METHODS
 
 ROOT = Path(__file__).parents[1]

@@ -31,10 +31,10 @@ import torch
 from numpy.typing import ArrayLike
 
 from pdlrecover.adversary import Attack
-from pdlrecover.engines.custody import Faults
-from pdlrecover.engines.population import Population, populate
-from pdlrecover.engines.simulation import Observer, Outcome, Simulation, custody
-from pdlrecover.engines.state import State, as_tensors
+from pdlrecover.engines.simulated_peers import SimulatedPeers, simulate_peers
+from pdlrecover.engines.simulation import MethodResult, Observer, Simulation, sum_store
+from pdlrecover.engines.sum_store import Faults
+from pdlrecover.engines.trained_model import TrainedModel, as_tensors
 from pdlrecover.errors import DataError, HistoryError, PlanError
 from pdlrecover.field import Source
 from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
@@ -59,7 +59,7 @@ class Federation:
 
     def __init__(
         self,
-        population: Population,
+        simulated_peers: SimulatedPeers,
         scheme: Scheme,
         *,
         cohorts: Sequence[Sequence[int]] | None = None,
@@ -69,23 +69,27 @@ class Federation:
         resume: bool = False,
         budget: int = DEFAULT_BUDGET,
     ) -> None:
-        self.population, self.scheme, self.clear = population, scheme, clear
-        self._flat = population.updates.model
+        self.simulated_peers, self.scheme, self.clear = simulated_peers, scheme, clear
+        self._flat = simulated_peers.updates.model
         self._budget = budget
-        whole = complete_cohorts(cohorts, population.peers)
-        blocks = scheme.quorums.blocks(population.code.length)
-        record = (population.code.length,) if clear else (population.peers, blocks)
+        whole = complete_cohorts(cohorts, simulated_peers.peers)
+        blocks = scheme.quorums.blocks(simulated_peers.code.length)
+        record = (simulated_peers.code.length,) if clear else (simulated_peers.peers, blocks)
         layout = Layout(
             parameters=self._flat.size, cohorts=whole, record=record, run=self._digest()
         )
         self.history = RunHistory(layout, folder, resume=resume)
         self._simulation = Simulation(
-            population=population, scheme=scheme, history=self.history, clear=clear, source=source
+            simulated_peers=simulated_peers,
+            scheme=scheme,
+            history=self.history,
+            clear=clear,
+            source=source,
         )
         self._optimizer: Optimizer | None = None
         self._recovered: list[frozenset[int]] = []
         if not clear:
-            check_company(population.peers, scheme.quorums.tolerance)
+            check_company(simulated_peers.peers, scheme.quorums.tolerance)
 
     @classmethod
     def simulate(
@@ -131,7 +135,7 @@ class Federation:
                 )
         ends = np.cumsum([len(labels) for _, labels in parts])
         partition = [np.arange(end - len(p[1]), end) for end, p in zip(ends, parts, strict=True)]
-        population = populate(
+        simulated_peers = simulate_peers(
             model,
             torch.cat([x for x, _ in parts]),
             torch.cat([y for _, y in parts]),
@@ -147,7 +151,7 @@ class Federation:
         scheme = Scheme.for_peers(len(parts), tolerance)
         place = None if folder is None else Path(folder)
         return cls(
-            population,
+            simulated_peers,
             scheme,
             cohorts=cohorts,
             clear=clear,
@@ -163,7 +167,7 @@ class Federation:
         *,
         optimizer: str | Optimizer = "sgd",
         observer: Observer | None = None,
-    ) -> State:
+    ) -> TrainedModel:
         """Train for so many rounds, by the name of an optimiser and its rate, or with your own."""
         if rounds < 1:
             raise PlanError(f"training takes at least 1 round, got {rounds}")
@@ -180,7 +184,7 @@ class Federation:
                 f"this federation has {done} rounds of training in its history, and {rounds} were "
                 "asked for; set up another one, in another folder"
             )
-        everybody = range(self.population.peers)
+        everybody = range(self.simulated_peers.peers)
         first = self._flat.initial
         outcome = self._simulation.drive(
             train(first, optimizer, range(rounds)), kept=everybody, record=True, observer=observer
@@ -200,14 +204,14 @@ class Federation:
         faults: Faults | None = None,
         accept_differencing: bool = False,
         observer: Observer | None = None,
-    ) -> State:
+    ) -> TrainedModel:
         """Rebuild the model without these peers.
 
         `reason` says whether they are honest peers that left, whose data deserves protection even
         now, or malicious ones. `faults` makes kept peers absent or lying in the openings.
         """
         methods.check(method, clear=self.clear)
-        settings = settings or methods.Settings(batch_size=self.population.batches.batch_size)
+        settings = settings or methods.Settings(batch_size=self.simulated_peers.batches.batch_size)
         kept = self.check_removal(remove, reason, accept_differencing=accept_differencing)
         methods.check_plan(method, settings, rounds=self.original.rounds, removed=len(remove))
         self._recovered.append(frozenset(kept))
@@ -226,7 +230,7 @@ class Federation:
         tolerance = self.scheme.quorums.tolerance
         kept = check_removal(
             remove,
-            peers=self.population.peers,
+            peers=self.simulated_peers.peers,
             tolerance=tolerance,
             reason=reason,
             accept_differencing=accept_differencing,
@@ -235,7 +239,7 @@ class Federation:
         if not self.clear:
             check_company(len(kept), tolerance)
         self.history.cohorts_of(kept)
-        custody(self._simulation, kept, Faults())
+        sum_store(self._simulation, kept, Faults())
         return kept
 
     @property
@@ -246,18 +250,18 @@ class Federation:
         return Original(
             models=self.history.models,  # type: ignore[arg-type] # indexed, and has a length
             optimizer=self._optimizer,
-            code=self.population.code,
+            code=self.simulated_peers.code,
         )
 
-    def unfinished(self, weights: Vector) -> State:
+    def unfinished(self, weights: Vector) -> TrainedModel:
         """Return a model that a recovery had come to when it failed, with its ledger so far."""
         ledger = self._simulation.latest
         if ledger is None:
             raise PlanError("no recovery was begun")
-        return State(weights=weights, ledger=ledger, _flat=self._flat)
+        return TrainedModel(weights=weights, ledger=ledger, _flat=self._flat)
 
-    def _state(self, outcome: Outcome) -> State:
-        return State(weights=outcome.model, ledger=outcome.ledger, _flat=self._flat)
+    def _state(self, outcome: MethodResult) -> TrainedModel:
+        return TrainedModel(weights=outcome.model, ledger=outcome.ledger, _flat=self._flat)
 
     def _check_budget(self, rounds: int) -> None:
         layout = self.history.layout
@@ -272,15 +276,15 @@ class Federation:
 
     def _digest(self) -> str:
         """Return a digest of what makes this run what it is; sizes stand for the data."""
-        population = self.population
+        simulated_peers = self.simulated_peers
         facts = {
-            "weights": population.updates.weights.tolist(),
-            "batch_size": population.batches.batch_size,
-            "seed": population.batches.seed,
-            "bound": population.updates.bound,
-            "local": repr(population.updates.local),
-            "malicious": list(population.malicious),
-            "attack": re.sub(r" at 0x[0-9a-f]+", "", repr(population.attack)),
+            "weights": simulated_peers.updates.weights.tolist(),
+            "batch_size": simulated_peers.batches.batch_size,
+            "seed": simulated_peers.batches.seed,
+            "bound": simulated_peers.updates.bound,
+            "local": repr(simulated_peers.updates.local),
+            "malicious": list(simulated_peers.malicious),
+            "attack": re.sub(r" at 0x[0-9a-f]+", "", repr(simulated_peers.attack)),
             "tolerance": str(self.scheme.quorums.tolerance),
             "clear": self.clear,
             "initial": hashlib.sha256(self._flat.initial.tobytes()).hexdigest(),
@@ -300,11 +304,11 @@ class Federation:
         settings = {
             "format": FORMAT,
             "tolerance": vars(tolerance),
-            "batch_size": self.population.batches.batch_size,
-            "seed": self.population.batches.seed,
-            "bound": self.population.updates.bound,
-            "l2": self.population.updates.local.l2,
-            "malicious": list(self.population.malicious),
+            "batch_size": self.simulated_peers.batches.batch_size,
+            "seed": self.simulated_peers.batches.seed,
+            "bound": self.simulated_peers.updates.bound,
+            "l2": self.simulated_peers.updates.local.l2,
+            "malicious": list(self.simulated_peers.malicious),
             "cohorts": [list(cohort) for cohort in self.history.layout.cohorts],
             "clear": self.clear,
             "optimizer": optimizers.as_record(self._optimizer),

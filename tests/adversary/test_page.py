@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pdlrecover import cli
 from pdlrecover.adversary import ATTACKS, build
-from pdlrecover.experiments.config import Config
+from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.learning import Dataset
 
 PAGE = (Path(__file__).parents[2] / "docs" / "attacks.md").read_text()

@@ -10,9 +10,9 @@ import small
 import torch
 
 from pdlrecover.adversary import Backdoor, BadUnlearn, LabelFlip, MinMax, SignFlip, Trim
-from pdlrecover.engines.custody import Clear, Faults, Shared
-from pdlrecover.engines.population import populate
+from pdlrecover.engines.simulated_peers import simulate_peers
 from pdlrecover.engines.simulation import Simulation
+from pdlrecover.engines.sum_store import Clear, Faults, Shared
 from pdlrecover.errors import HistoryError, PlanError, ToleranceError
 from pdlrecover.field import F61, Seeded
 from pdlrecover.learning import mean_loss
@@ -60,15 +60,15 @@ def test_other_optimizers_are_the_same_on_shares_and_in_the_clear(optimizer):
 
 
 def test_one_dealing_of_the_sum_opens_to_the_same_as_a_dealing_by_every_peer():
-    people, scheme = SHARED.population, SHARED.scheme
+    people, scheme = SHARED.simulated_peers, SHARED.scheme
     w = people.updates.model.initial
     each = people.sums(0, w, [[peer] for peer in range(small.PEERS)])
-    custody = Shared(scheme=scheme, length=people.code.length, responders=tuple(range(8)))
-    separate = custody.total([custody.read(row[None])[0] for row in custody.deal(each)])
-    at_once = custody.read(custody.deal(each.sum(axis=0)[None]))[0]
+    sum_store = Shared(scheme=scheme, length=people.code.length, responders=tuple(range(8)))
+    separate = sum_store.total([sum_store.read(row[None])[0] for row in sum_store.deal(each)])
+    at_once = sum_store.read(sum_store.deal(each.sum(axis=0)[None]))[0]
     assert not np.array_equal(separate, at_once)  # other randomness, other shares
-    np.testing.assert_array_equal(custody.open(separate), custody.open(at_once))
-    np.testing.assert_array_equal(custody.open(separate), people.sums(0, w, [range(8)])[0])
+    np.testing.assert_array_equal(sum_store.open(separate), sum_store.open(at_once))
+    np.testing.assert_array_equal(sum_store.open(separate), people.sums(0, w, [range(8)])[0])
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_absent_and_lying_peers_change_nothing(faults):
 
 
 def test_liars_are_caught():
-    people = SHARED.population
-    custody = Shared(
+    people = SHARED.simulated_peers
+    sum_store = Shared(
         scheme=SHARED.scheme,
         length=people.code.length,
         responders=tuple(range(8)),
         faults=Faults(liars=(6,)),
     )
     sums = people.sums(0, people.updates.model.initial, [range(8)])
-    np.testing.assert_array_equal(custody.open(custody.read(custody.deal(sums))[0]), sums[0])
-    assert custody.caught == {6}
+    np.testing.assert_array_equal(sum_store.open(sum_store.read(sum_store.deal(sums))[0]), sums[0])
+    assert sum_store.caught == {6}
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -116,7 +116,7 @@ def test_the_ledger_counts_what_was_opened():
     assert ledger.openings["fresh sums"] == exact
     blocks = ledger.openings["directions"]
     assert (40 - exact) / SGD_BLOCK <= blocks < 40 - exact
-    d = SHARED.population.updates.model.size
+    d = SHARED.simulated_peers.updates.model.size
     assert ledger.numbers["directions"] == blocks * (d + 1)
     assert set(ledger.openings) == {"fresh sums", "directions", "dot products"}
     record = ledger.record()
@@ -129,7 +129,7 @@ def test_the_ledger_counts_what_was_opened():
 
 def test_bytes_in_the_ledger_are_counted_per_message():
     ledger = recovered(SHARED, "historical").ledger
-    blocks = SHARED.scheme.quorums.blocks(SHARED.population.code.length)
+    blocks = SHARED.scheme.quorums.blocks(SHARED.simulated_peers.code.length)
     assert ledger.bytes_per_peer == 40 * 5 * 8 * blocks  # to the five other kept peers
 
 
@@ -175,7 +175,7 @@ def answer_of(request, **arguments):
 def test_stored_individual_updates_add_up_to_the_stored_sum():
     federation, found, ledger = answer_of(Individual(round=7))
     _, total, _ = answer_of(Past(rounds=(7,)))
-    assert found.values.shape == (6, federation.population.updates.model.size)
+    assert found.values.shape == (6, federation.simulated_peers.updates.model.size)
     np.testing.assert_allclose(found.total.values, total.values, atol=6 * 2.0**-20)
     assert found.total.weight == pytest.approx(total.weight, abs=1e-5)
     assert ledger.openings["individual"] == 6
@@ -187,7 +187,7 @@ def test_stored_individual_updates_add_up_to_the_stored_sum():
 def test_fresh_individual_updates_cost_gradients_of_those_asked():
     w = np.zeros(38)
     federation, found, ledger = answer_of(Individual(round=7, at=w, of=(0, 3)))
-    expected = federation.population.dealt(7, w, [2, 5], "recovery").numpy()
+    expected = federation.simulated_peers.dealt(7, w, [2, 5], "recovery").numpy()
     np.testing.assert_allclose(found.values, expected, atol=1e-6)
     assert (ledger.gradient_evaluations, ledger.exact_rounds) == (2, 0)
     _, _, whole = answer_of(Individual(round=7, at=w))
@@ -199,7 +199,7 @@ def test_an_attacker_among_the_kept_sees_everybodys_updates():
         Individual(round=3, of=(4,)), malicious=(6,), attack=Backdoor(trigger=lambda x: -x)
     )
     at = federation.history.models[3]
-    everybody = federation.population.dealt(3, at, range(8), "training").numpy()
+    everybody = federation.simulated_peers.dealt(3, at, range(8), "training").numpy()
     np.testing.assert_allclose(found.values[0], everybody[6], atol=1e-6)
 
 
@@ -237,7 +237,7 @@ def test_the_removed_peers_sum_is_the_rest():
 
 def test_a_training_loss_is_the_weighted_mean_over_the_kept_peers_minibatches():
     federation, found, ledger = answer_of(Loss(round=9), l2=0.1)
-    people, w = federation.population, federation.history.models[9]
+    people, w = federation.simulated_peers, federation.history.models[9]
     flat, total = people.updates.model, 0.0
     for peer in range(2, 8):
         x, y = people.batches.take(people.x, people.y, [peer], 9)
@@ -313,10 +313,10 @@ def test_malicious_peers_poison_all_they_hold_for_the_head():
         "clean": {},
         "poisoned": {"malicious": (0,), "attack": flipped},
     }.items():
-        people = small.federation(clear=True, **arguments).population
+        people = small.federation(clear=True, **arguments).simulated_peers
         sums[name] = [people.head_sums(w, head, group) for group in ((0,), (1,), (0, 1))]
     x, labels = small.points(seed=0, count=20)
-    alone = populate(
+    alone = simulate_peers(
         small.module(),
         torch.from_numpy(x),
         torch.from_numpy(2 - labels),
@@ -376,7 +376,7 @@ def test_clear_dot_products_cannot_overflow():
 
 
 def test_shares_can_be_seeded():
-    people = SHARED.population
+    people = SHARED.simulated_peers
     sums = people.sums(0, people.updates.model.initial, [range(8)])
     dealt = [
         Shared(
@@ -394,7 +394,7 @@ def test_the_public_path_has_the_same_bits_with_one_and_with_two_threads():
     script = (
         "import hashlib, numpy as np, torch, sys; sys.path.insert(0, sys.argv[1])\n"
         "torch.set_num_threads(int(sys.argv[2]))\n"
-        "from tests_public_path import digest; print(digest())"
+        "from public_path import digest; print(digest())"
     )
     folder = Path(__file__).parent
     digests = set()

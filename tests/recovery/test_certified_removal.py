@@ -87,7 +87,7 @@ def removal(federation, options):
     """Return the head that the simulation comes to with noise of seed 7, and its ledger."""
     method = certified_removal(federation.original, options, Seeded(7))
     outcome = federation._simulation.drive(method, kept=range(2, 8))
-    places = LinearHead(federation.population.updates.model).places
+    places = LinearHead(federation.simulated_peers.updates.model).places
     return outcome.model[places], outcome.ledger
 
 
@@ -173,7 +173,7 @@ def test_of_a_network_only_the_last_layer_changes():
         small.REMOVED, "certified-removal", reason="malicious", settings=small.SETTINGS
     )
     original = federation.original.models[-1]
-    places = LinearHead(federation.population.updates.model).places
+    places = LinearHead(federation.simulated_peers.updates.model).places
     changed = np.flatnonzero(state.weights != original)
     assert set(changed) == set(places.ravel().tolist())
     assert np.isfinite(state.weights).all()
@@ -228,7 +228,7 @@ def test_the_optimum_is_found_where_whole_newton_steps_overshoot():
     found, _ = removal(federation, HARD)
     source = Seeded(7)
     b = [20.0 * gaussian(source, CLASSES, FEATURES) for _ in range(2)][1]
-    sums = federation.population.head_sums(federation.original.models[-1], found, range(2, 8))
+    sums = federation.simulated_peers.head_sums(federation.original.models[-1], found, range(2, 8))
     left = sums.gradient + HARD.l2 * sums.samples * found + b
     assert np.linalg.norm(left) <= 1e-10 * sums.samples
 

@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 
 from pdlrecover.cli.simulate import run_and_show
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.words import percent
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.report.format import percent
 
 DEMO = Config(
     dataset="digits",

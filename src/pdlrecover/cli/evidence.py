@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from pdlrecover.cli.peer_files import FederationFile
-from pdlrecover.engines.peers import codec, evidence
-from pdlrecover.engines.peers.federation_file import load_federation
-from pdlrecover.engines.peers.keys import Signers
+from pdlrecover.engines.peers.federation.federation_file import load_federation
+from pdlrecover.engines.peers.identity.keyring import Signers
+from pdlrecover.engines.peers.protocol import codec, evidence
 from pdlrecover.errors import CodecError, MessageError
 
 

@@ -6,16 +6,21 @@ from typing import Annotated
 
 import typer
 
-from pdlrecover.engines.peers.enrolment import IDENTITY, check_drill, signatures_path
-from pdlrecover.engines.peers.federation_file import (
+from pdlrecover.engines.peers.federation.federation_file import (
     found_federation,
     load_federation,
     write_federation,
 )
-from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.invitation import invite, read_invitation
-from pdlrecover.engines.peers.member import check_name, split_address
-from pdlrecover.engines.peers.membership import differences
+from pdlrecover.engines.peers.federation.membership import differences
+from pdlrecover.engines.peers.federation.signatures import (
+    add_signature,
+    check_signatures,
+    sign_federation,
+)
+from pdlrecover.engines.peers.identity.invitation import invite, read_invitation
+from pdlrecover.engines.peers.identity.member import check_name, split_address
+from pdlrecover.engines.peers.identity.own_keys import Identity
+from pdlrecover.engines.peers.identity.storage_key import VARIABLE, StorageKey
 from pdlrecover.engines.peers.settings import (
     FILE,
     Data,
@@ -25,8 +30,7 @@ from pdlrecover.engines.peers.settings import (
     PeerSettings,
     write_settings,
 )
-from pdlrecover.engines.peers.signatures import add_signature, check_signatures, sign_federation
-from pdlrecover.engines.peers.storage_key import VARIABLE, StorageKey
+from pdlrecover.engines.peers.startup import IDENTITY, check_drill, signatures_path
 from pdlrecover.errors import DataError, IdentityError, MembershipError
 from pdlrecover.learning.datasets import NAMES
 

@@ -15,9 +15,10 @@ import typer
 
 from pdlrecover.cli.common import BAD_INPUT
 from pdlrecover.cli.peer_files import FederationFile, Folder
-from pdlrecover.engines.peers.enrolment import Enrolment
+from pdlrecover.engines.peers.operator.local_socket import NoPeerError, ask
+from pdlrecover.engines.peers.operator.logs import JsonLines
 from pdlrecover.engines.peers.peer import CONTROL, Peer
-from pdlrecover.engines.peers.report import JsonLines, NoPeerError, ask
+from pdlrecover.engines.peers.startup import Enrolment
 from pdlrecover.errors import PDLRecoverError, PlanError
 
 LOG = logging.getLogger("pdlrecover.peer")

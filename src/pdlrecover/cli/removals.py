@@ -9,9 +9,9 @@ import typer
 from pdlrecover.cli.common import INTERRUPTED
 from pdlrecover.cli.peer_files import Folder
 from pdlrecover.cli.peer_run import command, current_status
-from pdlrecover.engines.peers.desk import one_removal
+from pdlrecover.engines.peers.operator.control import one_removal
 from pdlrecover.engines.peers.peer import DONE
-from pdlrecover.engines.peers.runs import recovered_name
+from pdlrecover.engines.peers.runs.run_factory import recovered_name
 from pdlrecover.errors import PlanError
 
 STOPPED = 1

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from pdlrecover.experiments.records import read_documents
-from pdlrecover.experiments.report import write_report
+from pdlrecover.experiments.report.html import write_report
+from pdlrecover.experiments.report.load import read_documents
 
 
 def report(

@@ -19,15 +19,15 @@ from rich.text import Text
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.errors import PDLRecoverError, PlanError
-from pdlrecover.experiments.cells import Status, Watcher, cached, run_cells
-from pdlrecover.experiments.collection import Results, origin
-from pdlrecover.experiments.document import Document, Table
-from pdlrecover.experiments.files import write_whole
-from pdlrecover.experiments.report import write_report
+from pdlrecover.experiments.analysis.results import Results, origin
+from pdlrecover.experiments.batch.cache import Status, Watcher, cached, run_cells
+from pdlrecover.experiments.batch.run_numbers import add_runs
+from pdlrecover.experiments.experiment.run import Record
+from pdlrecover.experiments.report.document import Document, Table
+from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
-from pdlrecover.experiments.run import Record
-from pdlrecover.experiments.runs import add_runs
-from pdlrecover.experiments.scale import FULL, QUICK, Scale
+from pdlrecover.experiments.reproductions.scale import FULL, QUICK, Scale
+from pdlrecover.files import write_whole
 
 ALL = "all"
 NAMES = "\n".join(f"- `{each.name}`: {each.title}" for each in REPRODUCTIONS.values())

@@ -12,11 +12,11 @@ from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.cli.progress import Bars
 from pdlrecover.cli.tables import results_table
 from pdlrecover.errors import PlanError
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.figures import draw_curves
-from pdlrecover.experiments.report import write_report
-from pdlrecover.experiments.results import documents_from_result
-from pdlrecover.experiments.run import run
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import run
+from pdlrecover.experiments.report.figures import draw_curves
+from pdlrecover.experiments.report.html import write_report
+from pdlrecover.experiments.report.simulation_document import documents_from_result
 from pdlrecover.recovery.methods import METHODS
 
 # A flag that is not given leaves the file's value, or the default.

@@ -6,11 +6,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pdlrecover.experiments.collection import Mean
-from pdlrecover.experiments.judgement import above
-from pdlrecover.experiments.seeds import Runs
-from pdlrecover.experiments.summary import divergences
-from pdlrecover.experiments.words import percent, readable
+from pdlrecover.experiments.analysis.promises import above
+from pdlrecover.experiments.analysis.results import Mean
+from pdlrecover.experiments.analysis.seeds import SeedRuns
+from pdlrecover.experiments.analysis.summary import divergences
+from pdlrecover.experiments.report.format import percent, readable
 
 REMEMBERED = "remembered: 1 the original, 0 retraining; on one seed it is noisy, about ±0.3"
 CROWDED = 8
@@ -24,7 +24,7 @@ def results_table(result: dict[str, Any]) -> Table:
     into 80 columns: where it is narrower still, or a method's name is long, names are folded and
     numbers are not cut.
     """
-    runs = Runs([result])
+    runs = SeedRuns([result])
     columns = _columns(runs)
     notes = [REMEMBERED] * ("remembered" in columns) + divergences(runs)
     config = result["config"]
@@ -61,7 +61,7 @@ def results_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def _columns(runs: Runs) -> dict[str, dict[str, str]]:
+def _columns(runs: SeedRuns) -> dict[str, dict[str, str]]:
     """Return the columns by their headings, and in each what stands in the row of a method.
 
     The backdoor's columns are there if there is one, what is remembered if it is known, and the

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from pdlrecover.adversary import Phase
-from pdlrecover.engines.custody import Clear, Custody, Faults, Shared
 from pdlrecover.engines.encoding import (
     decode_dots,
     decode_sum,
@@ -28,7 +27,8 @@ from pdlrecover.engines.encoding import (
     encode_vectors,
 )
 from pdlrecover.engines.ledger import Ledger
-from pdlrecover.engines.population import Integers, Population
+from pdlrecover.engines.simulated_peers import Integers, SimulatedPeers
+from pdlrecover.engines.sum_store import Clear, Faults, Shared, SumStore
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.field import Source, SystemSource, one_blas_thread
@@ -62,7 +62,7 @@ Answer = Sum | Vector | Individuals | HeadSums | Integers | float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Outcome:
+class MethodResult:
     """What a method came to."""
 
     model: Vector
@@ -73,7 +73,7 @@ class Outcome:
 class Simulation:
     """A federation in one process."""
 
-    population: Population
+    simulated_peers: SimulatedPeers
     scheme: Scheme
     history: RunHistory
     clear: bool = False
@@ -92,7 +92,7 @@ class Simulation:
         record: bool = False,
         faults: Faults | None = None,
         observer: Observer | None = None,
-    ) -> Outcome:
+    ) -> MethodResult:
         """Run a method to its end, answering its requests for the kept peers."""
         session = _Session(self, tuple(sorted(kept)), record, faults or Faults())
         ledger = self.latest = session.ledger
@@ -103,7 +103,7 @@ class Simulation:
                     request = method.send(answer)
             except StopIteration as end:
                 model: Vector = end.value
-                return Outcome(model=model, ledger=ledger)
+                return MethodResult(model=model, ledger=ledger)
             ledger.enter(request)
             if isinstance(request, Stepped):
                 answer = None
@@ -119,21 +119,21 @@ class _Session:
     def __init__(
         self, simulation: Simulation, kept: tuple[int, ...], record: bool, faults: Faults
     ) -> None:
-        self._population, self._history = simulation.population, simulation.history
-        self._code = self._population.code
+        self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
+        self._code = self._simulated_peers.code
         self._kept, self._record = kept, record
         self._cohorts = self._history.cohorts_of(kept)
-        self.custody = custody(simulation, kept, faults)
+        self.sum_store = sum_store(simulation, kept, faults)
         traffic = Traffic(
             quorums=simulation.scheme.quorums,
-            parameters=self._population.updates.model.size,
+            parameters=self._simulated_peers.updates.model.size,
             rounds=1,
             taking_part=len(kept),
         )
-        removed = self._population.peers - len(kept)
+        removed = self._simulated_peers.peers - len(kept)
         self.ledger = Ledger(kept=len(kept), removed=removed, traffic=traffic)
-        if isinstance(self.custody, Shared):
-            self.ledger.liars = self.custody.caught
+        if isinstance(self.sum_store, Shared):
+            self.ledger.liars = self.sum_store.caught
         self._fresh: OrderedDict[int, Integers] = OrderedDict()
         self._pairs: OrderedDict[int, tuple[Integers, Any]] = OrderedDict()
 
@@ -163,7 +163,7 @@ class _Session:
             case Loss(round=t):
                 return self._loss(t)
             case LastLayer():
-                return self._population.head.places
+                return self._simulated_peers.head.places
             case Head():
                 return self._head(request)
             case _:
@@ -182,13 +182,13 @@ class _Session:
         with self.timed("gradient"):
             phase: Phase = "training" if self._record else "recovery"
             groups = self._history.layout.cohorts if self._record else (self._kept,)
-            sums = self._population.sums(t, request.at, groups, phase)
+            sums = self._simulated_peers.sums(t, request.at, groups, phase)
         with self.timed("dealing"):
-            dealt = self.custody.deal(sums)
+            dealt = self.sum_store.deal(sums)
             if self._record:
                 self._history.record(request.at, dealt)
         with self.timed("opening"):
-            held = self.custody.total(self.custody.read(dealt))
+            held = self.sum_store.total(self.sum_store.read(dealt))
             self._fresh[t] = held
             while len(self._fresh) > REMEMBERED_PAIRS:
                 self._fresh.popitem(last=False)
@@ -197,7 +197,7 @@ class _Session:
     def _past(self, rounds: tuple[int, ...]) -> Sum:
         """Open the stored sums of a block of rounds, added up."""
         with self.timed("opening"):
-            return self._opened(self.custody.total([self._stored(t) for t in rounds]))
+            return self._opened(self.sum_store.total([self._stored(t) for t in rounds]))
 
     def _removed(self, rounds: tuple[int, ...]) -> Sum:
         """Open the removed peers' stored sums, added up."""
@@ -205,7 +205,7 @@ class _Session:
         if not others:
             raise PlanError("this method asks for the sums of the removed peers, and none is")
         with self.timed("opening"):
-            return self._opened(self.custody.total([self._stored(t, others) for t in rounds]))
+            return self._opened(self.sum_store.total([self._stored(t, others) for t in rounds]))
 
     def _individual(self, request: Individual) -> Individuals:
         """Return single peers' updates, where nothing is private.
@@ -213,7 +213,7 @@ class _Session:
         Stored ones are computed again, from the stored model and the round's own minibatches; a
         real server would have kept them, so that time is not charged.
         """
-        if not isinstance(self.custody, Clear):
+        if not isinstance(self.sum_store, Clear):
             raise PlanError(
                 "this method asks for single peers' updates, which are never opened on shares; "
                 "run it in the clear (--clear), or choose another method"
@@ -222,37 +222,41 @@ class _Session:
         asked = kept if request.of is None else tuple(kept[i] for i in request.of)
         if request.at is None:
             at = self._history.models[request.round]
-            everybody = range(self._population.peers)
-            return self._population.individuals(request.round, at, asked, "training", everybody)
+            everybody = range(self._simulated_peers.peers)
+            return self._simulated_peers.individuals(
+                request.round, at, asked, "training", everybody
+            )
         with self.timed("gradient"):
-            return self._population.individuals(request.round, request.at, asked, "recovery", kept)
+            return self._simulated_peers.individuals(
+                request.round, request.at, asked, "recovery", kept
+            )
 
     def _loss(self, t: int) -> float:
         """Return the kept peers' training loss of a round; known in training, so not charged."""
-        if not isinstance(self.custody, Clear):
+        if not isinstance(self.sum_store, Clear):
             raise PlanError(
                 "this method asks for training losses, which peers that share updates do not tell; "
                 "run it in the clear (--clear), or choose another method"
             )
-        return self._population.loss(t, self._history.models[t], self._kept)
+        return self._simulated_peers.loss(t, self._history.models[t], self._kept)
 
     def _head(self, request: Head) -> HeadSums:
         """Return sums over whole datasets, where nothing is private.
 
         By linearity they could be dealt and opened like updates; this engine does not.
         """
-        if not isinstance(self.custody, Clear):
+        if not isinstance(self.sum_store, Clear):
             raise PlanError(
                 "this method asks for Hessians over peers' whole data, which are never opened on "
                 "shares; run it in the clear (--clear), or choose another method"
             )
-        everybody = range(self._population.peers)
+        everybody = range(self._simulated_peers.peers)
         removed = [peer for peer in everybody if peer not in set(self._kept)]
         if not removed:
             raise PlanError("this method asks for the data of the removed peers, and none is")
         asked = {"kept": self._kept, "removed": removed, "all": everybody}[request.of]
         with self.timed("gradient"):
-            return self._population.head_sums(request.at, request.head, asked)
+            return self._simulated_peers.head_sums(request.at, request.head, asked)
 
     def _dots(self, request: Dots) -> Vector:
         """Open dot products; each vector is first scaled to 20 bits, by a power of two."""
@@ -260,7 +264,7 @@ class _Session:
             encoded, scales = encode_vectors(self._code, request.vectors)
         with self.timed("opening"):
             ready = [self._pair(b)[1] for b in request.pairs]
-            opened = self.custody.dots(ready, encoded)
+            opened = self.sum_store.dots(ready, encoded)
         return decode_dots(self._code, opened, scales)
 
     def _direction(self, request: Direction) -> Sum:
@@ -269,7 +273,7 @@ class _Session:
             coefficients = encode_direction(self._code, request)
             stored = [self._stored(t) for t in request.rounds]
             pairs = [self._pair(b)[0] for b in request.pairs]
-            combined = self.custody.combine([*stored, *pairs], coefficients)
+            combined = self.sum_store.combine([*stored, *pairs], coefficients)
         with self.timed("opening"):
             return self._opened(combined, scale=self._code.scale**2)
 
@@ -279,29 +283,29 @@ class _Session:
             raise PlanError(
                 f"round {t} was asked for, and the history has {len(self._history.sums)}"
             )
-        record = self.custody.read(self._history.sums[t])
+        record = self.sum_store.read(self._history.sums[t])
         chosen = self._cohorts if cohorts is None else cohorts
-        return np.asarray(self.custody.total([record[cohort] for cohort in chosen]))
+        return np.asarray(self.sum_store.total([record[cohort] for cohort in chosen]))
 
     def _pair(self, b: int) -> tuple[Integers, Any]:
         """Return the pair of round b, its fresh sum minus its stored one: held, and made ready."""
         if b not in self._pairs:
             if b not in self._fresh:
                 raise PlanError(f"there is no pair of round {b}: ask for its update first")
-            pair = self.custody.difference(self._fresh[b], self._stored(b))
-            self._pairs[b] = pair, self.custody.ready(pair)
+            pair = self.sum_store.difference(self._fresh[b], self._stored(b))
+            self._pairs[b] = pair, self.sum_store.ready(pair)
         self._pairs.move_to_end(b)
         while len(self._pairs) > REMEMBERED_PAIRS:
             self._pairs.popitem(last=False)
         return self._pairs[b]
 
     def _opened(self, held: Integers, scale: float | None = None) -> Sum:
-        return decode_sum(self._code, self.custody.open(held), scale)
+        return decode_sum(self._code, self.sum_store.open(held), scale)
 
 
-def custody(simulation: Simulation, kept: Sequence[int], faults: Faults) -> Custody:
+def sum_store(simulation: Simulation, kept: Sequence[int], faults: Faults) -> SumStore:
     """Return who holds what in this simulation: everybody shares, or nothing does."""
-    length = simulation.population.code.length
+    length = simulation.simulated_peers.code.length
     if simulation.clear:
         if faults.absent or faults.liars:
             raise PlanError("nobody can be absent from openings or lie in them in the clear")

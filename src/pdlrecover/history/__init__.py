@@ -1,11 +1,11 @@
 """What a round leaves behind: of a simulation in plain files, of a real peer in a sealed vault."""
 
-from pdlrecover.history.chain import Head
-from pdlrecover.history.log import ArrayLog
-from pdlrecover.history.records import VaultLayout
-from pdlrecover.history.run import FILES, Layout, RunHistory, complete_cohorts
-from pdlrecover.history.vault import ShareSum, StoredModels, Vault
-from pdlrecover.history.verification import Damage, Verification, verify
+from pdlrecover.history.plain.array_log import ArrayLog
+from pdlrecover.history.plain.run_history import FILES, Layout, RunHistory, complete_cohorts
+from pdlrecover.history.sealed.chain import Head
+from pdlrecover.history.sealed.records import VaultLayout
+from pdlrecover.history.sealed.vault import ShareSum, StoredModels, Vault
+from pdlrecover.history.sealed.verification import Damage, Verification, verify
 
 __all__ = [
     "FILES",

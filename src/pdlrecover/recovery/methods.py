@@ -84,7 +84,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Entry:
+class MethodEntry:
     """A method, and what it asks for."""
 
     start: Callable[[Original, Settings], Method]
@@ -98,20 +98,24 @@ class Entry:
     """Whether it is about the removed peers' own updates, so that there must be some."""
 
 
-METHODS: dict[str, Entry] = {
-    "retrain": Entry(lambda run, s: retrain(run)),
-    "historical": Entry(lambda run, s: historical(run)),
-    "pdlrecover": Entry(lambda run, s: pdlrecover(run, s.options), varies=(*PLANNED, "block")),
-    "auto": Entry(
+METHODS: dict[str, MethodEntry] = {
+    "retrain": MethodEntry(lambda run, s: retrain(run)),
+    "historical": MethodEntry(lambda run, s: historical(run)),
+    "pdlrecover": MethodEntry(
+        lambda run, s: pdlrecover(run, s.options), varies=(*PLANNED, "block")
+    ),
+    "auto": MethodEntry(
         lambda run, s: auto(run, s.batch_size, s.auto),
         varies=("preparation", "period", "buffer", *OF_AUTO),
     ),
-    "retrain-k": Entry(lambda run, s: retrain(run, s.exact_rounds(run)), varies=("rounds",)),
-    "fine-tune-k": Entry(lambda run, s: fine_tune(run, s.exact_rounds(run)), varies=("rounds",)),
-    "replay-then-tune": Entry(
+    "retrain-k": MethodEntry(lambda run, s: retrain(run, s.exact_rounds(run)), varies=("rounds",)),
+    "fine-tune-k": MethodEntry(
+        lambda run, s: fine_tune(run, s.exact_rounds(run)), varies=("rounds",)
+    ),
+    "replay-then-tune": MethodEntry(
         lambda run, s: historical(run, tuned=s.exact_rounds(run)), varies=("rounds",)
     ),
-    "accelerated-retrain": Entry(
+    "accelerated-retrain": MethodEntry(
         lambda run, s: accelerated_retrain(run, s.accelerated_rounds), varies=("rounds",)
     ),
 }
@@ -119,15 +123,15 @@ BASELINES = tuple(METHODS)
 """What a sensible user would try; rivals are asked for by name, most need more than sums."""
 
 METHODS |= {
-    "fedrecover": Entry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
-    "fed-eraser": Entry(lambda run, s: fed_eraser(run, s.fed_eraser), private=False),
-    "crab": Entry(lambda run, s: crab(run, s.crab), private=False, removes=True),
-    "delta-grad": Entry(lambda run, s: delta_grad(run, s.delta_grad)),
-    "fedrecovery": Entry(lambda run, s: fed_recovery(run), removes=True),
-    "fedrecovery-noise": Entry(
+    "fedrecover": MethodEntry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
+    "fed-eraser": MethodEntry(lambda run, s: fed_eraser(run, s.fed_eraser), private=False),
+    "crab": MethodEntry(lambda run, s: crab(run, s.crab), private=False, removes=True),
+    "delta-grad": MethodEntry(lambda run, s: delta_grad(run, s.delta_grad)),
+    "fedrecovery": MethodEntry(lambda run, s: fed_recovery(run), removes=True),
+    "fedrecovery-noise": MethodEntry(
         lambda run, s: fed_recovery(run, s.noise, s.source("fedrecovery-noise")), removes=True
     ),
-    "certified-removal": Entry(
+    "certified-removal": MethodEntry(
         lambda run, s: certified_removal(run, s.removal, s.source("certified-removal")),
         private=False,
         removes=True,

@@ -1,14 +1,14 @@
 """What tests of peers share."""
 
 import pytest
-import town
-from nursery import Nursery
+import whole_peers
+from forked_peers import ForkedPeers
 
 
 @pytest.fixture(scope="session")
-def nursery():
+def forked_peers():
     """Where processes are cheap to start: made once, for the tests that start many."""
-    made = Nursery(town.environment())
+    made = ForkedPeers(whole_peers.environment())
     yield made
     made.close()
 
@@ -17,6 +17,6 @@ def nursery():
 def stores_are_closed():
     """Close the stores of all peers of a test, also of one that failed: LMDB wants it so."""
     yield
-    for each in town.MADE:
+    for each in whole_peers.MADE:
         each.runs.store.close()
-    town.MADE.clear()
+    whole_peers.MADE.clear()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pdlrecover.engines.peers.messages import Entry, Held
+from pdlrecover.engines.peers.protocol.messages import Held, LogEntry
 from pdlrecover.field import F61, Elements
 from pdlrecover.recovery.requests import Vector
 
@@ -11,7 +11,7 @@ class MemoryStore:
     """Everything that a peer keeps, in memory."""
 
     def __init__(self) -> None:
-        self._logs: dict[bytes, list[Entry]] = {}
+        self._logs: dict[bytes, list[LogEntry]] = {}
         self._shares: dict[tuple[bytes, int], dict[int, Elements]] = {}
         self._models: dict[bytes, list[Vector]] = {}
         self._asked_at: dict[tuple[bytes, int], Vector] = {}
@@ -25,7 +25,7 @@ class MemoryStore:
         """Nothing is on disk."""
         return 0
 
-    def log(self, run: bytes) -> Sequence[Entry]:
+    def log(self, run: bytes) -> Sequence[LogEntry]:
         """Return the entries of a run's log."""
         return self._logs.setdefault(run, [])
 
@@ -33,7 +33,7 @@ class MemoryStore:
         """Memory is taken as it comes."""
 
     def commit(
-        self, run: bytes, entry: Entry, shares: dict[int, Elements], model: Vector | None
+        self, run: bytes, entry: LogEntry, shares: dict[int, Elements], model: Vector | None
     ) -> None:
         """Append an entry, this peer's shares of it, and the model."""
         log = self._logs.setdefault(run, [])

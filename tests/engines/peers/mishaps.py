@@ -23,12 +23,14 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from pdlrecover.engines.peers import codec, link, messages, runs
-from pdlrecover.engines.peers.archive import Archive
-from pdlrecover.engines.peers.network import Network
 from pdlrecover.engines.peers.peer import Peer
-from pdlrecover.history import journal
-from pdlrecover.history.records import STATE
+from pdlrecover.engines.peers.protocol import codec, messages
+from pdlrecover.engines.peers.runs import run_factory
+from pdlrecover.engines.peers.runs.archive import Archive
+from pdlrecover.engines.peers.transport import link
+from pdlrecover.engines.peers.transport.network import Network
+from pdlrecover.history.sealed import journal
+from pdlrecover.history.sealed.records import STATE
 
 BEFORE_DEALING = "before dealing"
 HALF_DEALT = "half-way through dealing"
@@ -124,15 +126,15 @@ def _read(path):
 def _watch_dealing(here):
     begin, compute = Peer.__init__, Peer._compute
 
-    def begin_known(self, runs, **arguments):
-        here.training = runs.training
-        begin(self, runs, **arguments)
+    def begin_known(self, run_factory, **arguments):
+        here.training = run_factory.training
+        begin(self, run_factory, **arguments)
 
     def compute_watched(self, run, job):
-        def deal(slot, seed):
+        def deal(binding, seed):
             here.wait_at_gate(run, job.step)
             here.meet(BEFORE_DEALING, run, job.step)
-            return job.deal(slot, seed)
+            return job.deal(binding, seed)
 
         compute(self, run, replace(job, deal=deal))
 
@@ -178,7 +180,7 @@ def _watch_sending(here):
 
 def _watch_writing(here):
     commit, put, remember = Archive.commit, journal._Write.put, journal.remember
-    write_json = runs.write_json
+    write_json = run_factory.write_json
 
     def commit_watched(self, run, entry, shares, model):
         here.writing = run, len(self.log(run))
@@ -201,4 +203,4 @@ def _watch_writing(here):
         write_json(path, value)
 
     Archive.commit, journal._Write.put = commit_watched, put_watched
-    journal.remember, runs.write_json = remember_watched, write_json_watched
+    journal.remember, run_factory.write_json = remember_watched, write_json_watched

@@ -9,12 +9,12 @@ import time
 
 import mishaps
 import numpy as np
-import town
+import whole_peers
 
-from pdlrecover.engines.peers.archive import TRAINING
-from pdlrecover.engines.peers.enrolment import HISTORY, verified
-from pdlrecover.engines.peers.report import ask
-from pdlrecover.engines.peers.storage_key import StorageKey
+from pdlrecover.engines.peers.identity.storage_key import StorageKey
+from pdlrecover.engines.peers.operator.local_socket import ask
+from pdlrecover.engines.peers.runs.archive import TRAINING
+from pdlrecover.engines.peers.startup import HISTORY, verified
 
 WAIT = 180
 """So many seconds are allowed for anything, on a machine with other work."""
@@ -23,40 +23,42 @@ WAIT = 180
 class Processes:
     """One folder for each peer, and the processes that run there."""
 
-    def __init__(self, place, nursery=None, peers=town.PEERS, **agreed):
-        """Processes are forked in the nursery if there is one, and started anew otherwise."""
-        self.place, self.nursery, self.running = place, nursery, {}
+    def __init__(self, place, forked_peers=None, peers=whole_peers.PEERS, **agreed):
+        """Processes are forked by `forked_peers` if there is one, and started anew otherwise."""
+        self.place, self.forked_peers, self.running = place, forked_peers, {}
         self.everybody = range(peers)
-        self.federation = town.settle(place, peers=peers, **agreed)
+        self.federation = whole_peers.settle(place, peers=peers, **agreed)
 
     def folder(self, me):
-        return self.place / town.TREES[me]
+        return self.place / whole_peers.TREES[me]
 
     def start(self, *peers):
         for me in peers:
             command = ["peer", "run", self.federation, self.folder(me), "--json-logs"]
             log = self.place / f"{me}.log"
-            if self.nursery:
-                self.running[me] = self.nursery.start(self.folder(me), command, log)
+            if self.forked_peers:
+                self.running[me] = self.forked_peers.start(self.folder(me), command, log)
                 continue
             with log.open("ab") as file:
                 self.running[me] = subprocess.Popen(
                     [sys.executable, "-m", "pdlrecover", *command],
                     stdout=file,
                     stderr=file,
-                    env=town.environment(),
+                    env=whole_peers.environment(),
                 )
 
     def verify(self, me):
         """Check that a stopped peer's history is whole, by the command."""
         command = [sys.executable, "-m", "pdlrecover", "history", "verify", self.folder(me)]
-        done = subprocess.run(command, capture_output=True, text=True, env=town.environment())
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=whole_peers.environment()
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def stored(self, me, kind="training"):
         """Return how many steps of a run a stopped peer's history has, having found it whole."""
-        key = StorageKey.from_file(self.place / "keys" / f"{town.TREES[me]}.key")
+        key = StorageKey.from_file(self.place / "keys" / f"{whole_peers.TREES[me]}.key")
         found = verified(self.folder(me) / HISTORY, key)
         assert all(each.sound for each in found.values()), (me, found)
         return sum(
@@ -83,7 +85,7 @@ class Processes:
 
     def step(self, me, kind="training"):
         try:
-            runs = town.status(self.folder(me))["runs"].values()
+            runs = whole_peers.status(self.folder(me))["runs"].values()
         except FileNotFoundError:
             return -1
         return max((run["step"] for run in runs if run["kind"] == kind), default=-1)
@@ -102,7 +104,7 @@ class Processes:
 
     def remove(self, removed, by, reason="malicious"):
         """Propose a removal at the first of some peers, and approve it at the others."""
-        names = [town.TREES[me] for me in removed]
+        names = [whole_peers.TREES[me] for me in removed]
         name = self.ask(by[0], do="propose-removal", removed=names, reason=reason)["removal"]
         for me in by[1:]:
             self.wait(lambda me=me: bool(self.ask(me, do="status")["removals"]))
@@ -172,7 +174,7 @@ class Processes:
 
 def same(paths):
     """Return the model that is in all these files."""
-    models = [town.weights(path) for path in paths]
+    models = [whole_peers.weights(path) for path in paths]
     for model in models[1:]:
         np.testing.assert_array_equal(model, models[0])
     return models[0]

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import small
 import torch
+from loopback import new_keyrings
 from memory import MemoryStore
-from office import new_keyrings
 
 from pdlrecover import Federation, Tolerance
-from pdlrecover.engines.peers.circle import Circle
-from pdlrecover.engines.peers.contribution import Contribution
-from pdlrecover.engines.peers.deadlines import Deadlines
-from pdlrecover.engines.peers.driver import Driver
-from pdlrecover.engines.peers.effects import Blame, Compute, Halt, Note, Send
-from pdlrecover.engines.peers.participant import Participant
+from pdlrecover.engines.peers.protocol.deadlines import Deadlines
+from pdlrecover.engines.peers.protocol.effects import Blame, Compute, Halt, Note, Send
+from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.engines.peers.runs.contribution import Contribution
+from pdlrecover.engines.peers.runs.driver import Driver
+from pdlrecover.engines.peers.runs.run_session import RunSession
 from pdlrecover.learning import FlatModel
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.optimizers import SGD, Rate
@@ -68,29 +68,29 @@ class Wire:
 class Network:
     """Participants of one run, joined by a wire."""
 
-    def __init__(self, wire, participants):
-        self.wire, self.participants = wire, dict(participants)
-        self.blames, self.halts, self.alive = {}, {}, set(self.participants)
+    def __init__(self, wire, sessions):
+        self.wire, self.sessions = wire, dict(sessions)
+        self.blames, self.halts, self.alive = {}, {}, set(self.sessions)
         self.notes = []
-        for peer in self.participants:
+        for peer in self.sessions:
             self.start(peer)
 
     def start(self, peer):
         self.alive.add(peer)
-        participant = self.participants[peer]
-        self.carry(peer, participant, participant.start(self.wire.now))
+        session = self.sessions[peer]
+        self.carry(peer, session, session.start(self.wire.now))
 
     def crash(self, peer, replacement):
         """Replace a participant by one that knows nothing but its store."""
-        self.participants[peer] = replacement
+        self.sessions[peer] = replacement
         self.alive.discard(peer)
 
-    def carry(self, peer, participant, outcomes):
+    def carry(self, peer, session, outcomes):
         for outcome in outcomes:
             if isinstance(outcome, Send):
                 self.post(peer, outcome)
             elif isinstance(outcome, Compute):
-                self.wire.later(0.05, lambda o=outcome: self.compute(peer, participant, o))
+                self.wire.later(0.05, lambda o=outcome: self.compute(peer, session, o))
             elif isinstance(outcome, Blame):
                 self.blames.setdefault(peer, []).append(outcome)
             elif isinstance(outcome, Note):
@@ -98,13 +98,13 @@ class Network:
             elif isinstance(outcome, Halt):
                 self.halts[peer] = outcome.why
 
-    def is_current(self, peer, participant):
-        return peer in self.alive and self.participants.get(peer) is participant
+    def is_current(self, peer, session):
+        return peer in self.alive and self.sessions.get(peer) is session
 
-    def compute(self, peer, participant, job):
-        if self.is_current(peer, participant) and participant.machine.step == job.step:
-            dealt = getattr(participant, "deal", Compute.run)(job)
-            self.carry(peer, participant, participant.contribute(job.step, dealt, self.wire.now))
+    def compute(self, peer, session, job):
+        if self.is_current(peer, session) and session.protocol.step == job.step:
+            dealt = getattr(session, "deal", Compute.run)(job)
+            self.carry(peer, session, session.contribute(job.step, dealt, self.wire.now))
 
     def post(self, peer, send):
         wire = self.wire
@@ -121,15 +121,15 @@ class Network:
                 wire.later(delay, lambda s=source, d=data_: self.deliver(send.to, s, d))
 
     def deliver(self, peer, source, data_):
-        participant = self.participants.get(peer)
-        if peer in self.alive and participant is not None and peer not in self.wire.cut:
-            self.carry(peer, participant, participant.receive(data_, source, self.wire.now))
+        session = self.sessions.get(peer)
+        if peer in self.alive and session is not None and peer not in self.wire.cut:
+            self.carry(peer, session, session.receive(data_, source, self.wire.now))
 
     def run(self, until=2000.0, done=None):
         """Let time pass until everybody alive is done."""
-        done = done or (lambda: all(self.participants[p].finished for p in self.alive))
+        done = done or (lambda: all(self.sessions[p].finished for p in self.alive))
         while not done() and self.wire.now < until:
-            alarms = [self.participants[p].machine.wake_at for p in self.alive]
+            alarms = [self.sessions[p].protocol.wake_at for p in self.alive]
             alarm = min(alarms, default=float("inf"))
             if self.wire.queue and self.wire.queue[0][0] <= alarm:
                 self.wire.now, _, action = heapq.heappop(self.wire.queue)
@@ -137,9 +137,9 @@ class Network:
             else:
                 self.wire.now = max(self.wire.now, alarm)
                 for peer in sorted(self.alive):
-                    participant = self.participants[peer]
-                    if participant.machine.wake_at <= self.wire.now:
-                        self.carry(peer, participant, participant.tick(self.wire.now))
+                    session = self.sessions[peer]
+                    if session.protocol.wake_at <= self.wire.now:
+                        self.carry(peer, session, session.tick(self.wire.now))
         return self
 
     def blamed(self, by=None):
@@ -173,8 +173,8 @@ class Setup:
             bound=10.0,
         )
 
-    def circle(self, peer, run, members):
-        return Circle(
+    def context(self, peer, run, members):
+        return RunContext(
             me=peer,
             peers=tuple(members),
             scheme=self.scheme,
@@ -187,15 +187,15 @@ class Setup:
     def trainer(self, peer, rounds=4):
         contribution = self.contribution(peer)
         method = train(self.model.initial, SGD_RATE, range(rounds))
-        circle = self.circle(peer, TRAINING, range(self.peers))
+        context = self.context(peer, TRAINING, range(self.peers))
         driver = Driver(
-            circle=circle,
+            context=context,
             method=method,
             code=contribution.code,
             store=self.stores[peer],
             contribute=contribution,
         )
-        return Participant(driver, self.stores[peer])
+        return RunSession(driver, self.stores[peer])
 
     def train(self, wire=None, rounds=4, run=True, **arguments):
         network = Network(wire or Wire(), {p: self.trainer(p, rounds) for p in range(self.peers)})
@@ -208,21 +208,19 @@ class Setup:
         run = Original(models=models, optimizer=SGD_RATE, code=contribution.code)
         kept = [p for p in range(self.peers) if p not in removed]
         driver = Driver(
-            circle=self.circle(peer, named(method, removed), kept),
+            context=self.context(peer, named(method, removed), kept),
             method=methods.start(method, run, settings),
             code=contribution.code,
             store=self.stores[peer],
             contribute=contribution,
             history=TRAINING,
         )
-        return Participant(driver, self.stores[peer])
+        return RunSession(driver, self.stores[peer])
 
     def recover(self, trained, removed, wire=None, method="pdlrecover", run=True, **arguments):
         kept = [p for p in range(self.peers) if p not in removed]
-        participants = {
-            p: self.recoverer(p, trained.participants[p], removed, method) for p in kept
-        }
-        network = Network(wire or Wire(), participants)
+        sessions = {p: self.recoverer(p, trained.sessions[p], removed, method) for p in kept}
+        network = Network(wire or Wire(), sessions)
         return network.run(**arguments) if run else network
 
     def simulation(self, rounds):
@@ -246,11 +244,11 @@ def named(method, removed):
 
 def same_models(network, peers=None):
     """Check that these peers came to one model, and return it."""
-    models = [network.participants[p].driver.model for p in peers or sorted(network.alive)]
+    models = [network.sessions[p].driver.model for p in peers or sorted(network.alive)]
     assert all(model is not None for model in models), [
-        (p, network.participants[p].machine.step, network.participants[p].machine.slot.state)
+        (p, network.sessions[p].protocol.step, network.sessions[p].protocol.current.state)
         for p in sorted(network.alive)
-        if network.participants[p].machine.slot
+        if network.sessions[p].protocol.current
     ]
     for model in models[1:]:
         np.testing.assert_array_equal(model, models[0])

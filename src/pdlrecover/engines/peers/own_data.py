@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdlrecover.engines.peers.membership import Membership
+from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.settings import Data
 from pdlrecover.errors import DataError
 from pdlrecover.learning import Dataset, load

@@ -20,19 +20,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pdlrecover.engines.peers import codec
-from pdlrecover.engines.peers.conduct import KEPT_BLAMES, Conduct
-from pdlrecover.engines.peers.council import Council
-from pdlrecover.engines.peers.desk import Desk
-from pdlrecover.engines.peers.effects import Blame, Compute, Halt, Note, Send
-from pdlrecover.engines.peers.link import Limits, Tls
-from pdlrecover.engines.peers.messages import NOTHING
-from pdlrecover.engines.peers.network import Network
-from pdlrecover.engines.peers.participant import Outcome, Participant
-from pdlrecover.engines.peers.report import serve_control, serve_metrics
-from pdlrecover.engines.peers.runs import Runs
-from pdlrecover.engines.peers.terms import Disagreement
-from pdlrecover.engines.peers.waiting import Waiting
+from pdlrecover.engines.peers.federation.file_mismatch import Disagreement
+from pdlrecover.engines.peers.operator.control import Control
+from pdlrecover.engines.peers.operator.local_socket import serve_control
+from pdlrecover.engines.peers.operator.metrics import serve_metrics
+from pdlrecover.engines.peers.operator.misconduct import KEPT_BLAMES, Misconduct
+from pdlrecover.engines.peers.protocol import codec
+from pdlrecover.engines.peers.protocol.effects import Blame, Compute, Halt, Note, Send
+from pdlrecover.engines.peers.protocol.messages import NOTHING
+from pdlrecover.engines.peers.removals.votes import Removals
+from pdlrecover.engines.peers.runs.run_factory import RunFactory
+from pdlrecover.engines.peers.runs.run_session import Outgoing, RunSession
+from pdlrecover.engines.peers.transport.inbox import Inbox
+from pdlrecover.engines.peers.transport.link import Limits, Tls
+from pdlrecover.engines.peers.transport.network import Network
 from pdlrecover.errors import CodecError, HistoryError, PDLRecoverError
 from pdlrecover.field import one_blas_thread
 
@@ -49,7 +50,7 @@ class Peer:
 
     def __init__(
         self,
-        runs: Runs,
+        runs: RunFactory,
         *,
         tls: Tls,
         limits: Limits | None = None,
@@ -69,9 +70,9 @@ class Peer:
         )
         self.runs, self.folder = runs, runs.folder
         self.names = [peer.name for peer in members]
-        circle = runs.circle(NOTHING, range(runs.peers))
-        self.council = Council(circle, runs.store, runs.membership.recovery)
-        self.disagreement = Disagreement(circle, runs.membership)
+        context = runs.context(NOTHING, range(runs.peers))
+        self.removals = Removals(context, runs.store, runs.membership.recovery)
+        self.disagreement = Disagreement(context, runs.membership)
         self.network = Network(
             me=runs.me,
             addresses=[peer.address for peer in members],
@@ -81,16 +82,16 @@ class Peer:
             listen=listen,
             complain=self._refused,
         )
-        self.parts: dict[bytes, Participant] = {}
+        self.parts: dict[bytes, RunSession] = {}
         """This peer's part in each run that it has begun."""
         self.ended: dict[bytes, str] = {}
         """How each run came out: `done`, or why it stopped."""
         self.heard: dict[int, float] = {}
-        self.conduct = Conduct(runs.store, runs.folder, self.names)
+        self.misconduct = Misconduct(runs.store, runs.folder, self.names)
         self.counts: Counter[str] = Counter()
-        self.desk = Desk(self)
+        self.control = Control(self)
         self._metrics_port = metrics_port
-        self._waiting = [Waiting(limits) for _ in members]
+        self._waiting = [Inbox(limits) for _ in members]
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(1, "pdlrecover-update")
         self._starting: dict[bytes, asyncio.Future[None]] = {}
@@ -109,9 +110,9 @@ class Peer:
         servers = []
         try:
             await self.network.start()
-            servers.append(await serve_control(self.folder / CONTROL, self.desk.command))
+            servers.append(await serve_control(self.folder / CONTROL, self.control.command))
             if self._metrics_port is not None:
-                servers.append(await serve_metrics(self._metrics_port, self.desk.metrics))
+                servers.append(await serve_metrics(self._metrics_port, self.control.metrics))
             numbered = ", ".join(f"{i} {name}" for i, name in enumerate(self.names))
             LOG.info("this is %s; the peers are %s", self.names[self.runs.me], numbered)
             self._begin(self.runs.training, self.runs.trainer())
@@ -140,7 +141,7 @@ class Peer:
         """Return what a run is called in messages."""
         return "training" if run == self.runs.training else f"recovery {run.hex()[:16]}"
 
-    def say(self, outcomes: Sequence[Outcome]) -> None:
+    def say(self, outcomes: Sequence[Outgoing]) -> None:
         """Carry out what the council wants, and begin what it has passed."""
         self._carry(NOTHING, outcomes)
         self._start_recoveries()
@@ -164,12 +165,12 @@ class Peer:
             run, error = value
             self._starting.pop(run, None)
             self._fail(run, error)
-        for run, participant in list(self.parts.items()):
-            if self._is_under_way(run) and participant.machine.wake_at <= now:
+        for run, session in list(self.parts.items()):
+            if self._is_under_way(run) and session.protocol.wake_at <= now:
                 self._do(run, lambda p: p.tick(now))
         if now >= self._gossip_at:
             self._gossip_at = now + GOSSIP_SECONDS
-            self._carry(NOTHING, self.council.again())
+            self._carry(NOTHING, self.removals.again())
         if now >= self._status_at:
             self._status_at = now + STATUS_SECONDS
             self._write_status()
@@ -188,7 +189,7 @@ class Peer:
 
         What is due is looked for after every event, so the alarm is set only before waiting.
         """
-        alarms = [p.machine.wake_at for run, p in self.parts.items() if self._is_under_way(run)]
+        alarms = [p.protocol.wake_at for run, p in self.parts.items() if self._is_under_way(run)]
         due = min([*alarms, self._gossip_at, self._status_at])
         if self._alarm is None or due < self._alarm.when():
             self._silence()
@@ -216,7 +217,7 @@ class Peer:
             raise
         except Exception as error:  # nobody's message is to end this peer
             text = f"a message of {self.names[source]} could not be dealt with, which is a bug"
-            self.conduct.tell(logging.ERROR, source, text, {"peer": source}, error)
+            self.misconduct.tell(logging.ERROR, source, text, {"peer": source}, error)
 
     def _take(self, source: int, data: bytes, now: float) -> None:
         run = codec.peek_run(data)
@@ -225,7 +226,7 @@ class Peer:
         elif run in self.parts:
             self._do(run, lambda p: p.receive(data, source, now))
         elif run == NOTHING:
-            self.say(self.council.receive(data, source))
+            self.say(self.removals.receive(data, source))
         else:
             self._stranger(source, run, data)
 
@@ -249,25 +250,25 @@ class Peer:
     def _is_under_way(self, run: bytes) -> bool:
         return run not in self.ended and run not in self._starting
 
-    def _begin(self, run: bytes, participant: Participant) -> None:
+    def _begin(self, run: bytes, session: RunSession) -> None:
         """Go through what is stored of a run, in a thread: it may be long."""
-        self.parts[run] = participant
-        work = self._reporting(run, lambda: ("begun", (run, participant.start(time.monotonic()))))
+        self.parts[run] = session
+        work = self._reporting(run, lambda: ("begun", (run, session.start(time.monotonic()))))
         self._starting[run] = asyncio.get_running_loop().run_in_executor(None, work)
 
-    def _do(self, run: bytes, act: Callable[[Participant], list[Outcome]]) -> None:
+    def _do(self, run: bytes, act: Callable[[RunSession], list[Outgoing]]) -> None:
         """Let a run act; what goes wrong in it ends this run at this peer, and no other.
 
         A run that is not there yet, or has stopped, is left alone; one that is done answers others.
         """
         if run in self._starting or self.ended.get(run, DONE) != DONE:
             return
-        participant = self.parts[run]
+        session = self.parts[run]
         try:
-            self._carry(run, act(participant))
-            self._tell_progress(run, participant)
-            if participant.finished and run not in self.ended:
-                self._finish(run, participant)
+            self._carry(run, act(session))
+            self._tell_progress(run, session)
+            if session.finished and run not in self.ended:
+                self._finish(run, session)
         except Exception as error:  # one run's trouble is not to end the others
             self._fail(run, error)
 
@@ -282,7 +283,7 @@ class Peer:
             self._failure = error
             self.stop()
 
-    def _carry(self, run: bytes, outcomes: Sequence[Outcome]) -> None:
+    def _carry(self, run: bytes, outcomes: Sequence[Outgoing]) -> None:
         for outcome in outcomes:
             match outcome:
                 case Send(to=to, data=data):
@@ -294,7 +295,7 @@ class Peer:
                 case Note(text=text, facts=facts):
                     told = facts if run == NOTHING else {"run": run.hex()[:16], **facts}
                     if isinstance(source := facts.get("peer"), int):
-                        self.conduct.tell(logging.INFO, source, text, told)
+                        self.misconduct.tell(logging.INFO, source, text, told)
                     else:
                         LOG.info("%s", text, extra={"facts": told})
                 case Halt(why=why):
@@ -320,8 +321,8 @@ class Peer:
     def _blame(
         self, peer: int, what: str, evidence: tuple[bytes, ...], run: bytes = NOTHING
     ) -> None:
-        step = self.parts[run].machine.step if run in self.parts else 0
-        self.conduct.blame(peer, what, evidence, (run, step))
+        step = self.parts[run].protocol.step if run in self.parts else 0
+        self.misconduct.blame(peer, what, evidence, (run, step))
 
     def _refused(self, peer: int | None, what: str) -> None:
         """Name what the network has refused."""
@@ -330,34 +331,36 @@ class Peer:
         elif self.network.counts["refused"] <= KEPT_BLAMES:
             LOG.warning(what)
 
-    def _tell_progress(self, run: bytes, participant: Participant) -> None:
+    def _tell_progress(self, run: bytes, session: RunSession) -> None:
         """Say about twenty times how far a run is."""
-        self._tell_company(run, participant)
-        done, rounds = participant.driver.round, self.runs.rounds
+        self._tell_company(run, session)
+        done, rounds = session.driver.round, self.runs.rounds
         told = self._told_round.get(run, 0)
         if done >= told + max(1, rounds // 20) or (done == rounds and told < rounds):
             self._told_round[run] = done
             facts = {"run": run.hex()[:16], "round": done, "rounds": rounds}
             LOG.info("%s: round %s of %s", self.title(run), done, rounds, extra={"facts": facts})
 
-    def _tell_company(self, run: bytes, participant: Participant) -> None:
+    def _tell_company(self, run: bytes, session: RunSession) -> None:
         """Say who is not in the sums any more, or is again."""
-        company = participant.driver.company
-        if not company.rounds or company.last == self._told_company.get(run):
+        participation = session.driver.participation
+        if not participation.rounds or participation.last == self._told_company.get(run):
             return
-        whole = frozenset(participant.driver.circle.peers)
-        if company.last == whole and run not in self._told_company:
+        whole = frozenset(session.driver.context.peers)
+        if participation.last == whole and run not in self._told_company:
             self._told_company[run] = whole
             return
-        self._told_company[run] = company.last
-        absent = [self.names[peer] for peer in sorted(whole - company.last)]
-        facts = {"run": run.hex()[:16], "round": company.since, "without": absent}
+        self._told_company[run] = participation.last
+        absent = [self.names[peer] for peer in sorted(whole - participation.last)]
+        facts = {"run": run.hex()[:16], "round": participation.since, "without": absent}
         who = f"without {', '.join(absent)} from here on" if absent else "with all peers again"
-        LOG.info("%s: round %s %s", self.title(run), company.since, who, extra={"facts": facts})
+        LOG.info(
+            "%s: round %s %s", self.title(run), participation.since, who, extra={"facts": facts}
+        )
 
     def _write_status(self) -> None:
         try:
-            self.desk.write_status()
+            self.control.write_status()
         except OSError as error:
             LOG.warning("the status file cannot be written: %s", error.strerror)
 
@@ -368,19 +371,19 @@ class Peer:
             LOG.info("%s: %s", self.title(run), how, extra={"facts": facts})
             self._write_status()
 
-    def _finish(self, run: bytes, participant: Participant) -> None:
+    def _finish(self, run: bytes, session: RunSession) -> None:
         if run == self.runs.training:
-            self.runs.write_trained(participant)
+            self.runs.write_trained(session)
             self._end(run, DONE)
             kept_from = self.runs.store.shares_from(run)
-            self.council.about(participant.machine.log, self.runs.dealers(), kept_from)
+            self.removals.about(session.protocol.log, self.runs.dealers(), kept_from)
             self._start_recoveries()
         else:
-            self.runs.write_recovered(participant, self.council.removals[run])
+            self.runs.write_recovered(session, self.removals.removals[run])
             self._end(run, DONE)
 
     def _start_recoveries(self) -> None:
-        for removal in self.council.passed():
+        for removal in self.removals.passed():
             run = removal.proposal.digest
             if run in self.parts or run in self.ended or self.runs.me not in removal.kept:
                 continue

@@ -13,7 +13,7 @@ import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from pdlrecover.engines.peers.member import split_address
+from pdlrecover.engines.peers.identity.member import split_address
 from pdlrecover.engines.peers.tables import as_toml, check_keys, read_table, shown
 from pdlrecover.errors import MembershipError, PlanError
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from pdlrecover.experiments import paper
-from pdlrecover.experiments.collection import Results, number, percent
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Figure, Table
-from pdlrecover.experiments.judgement import above, gap, points
+from pdlrecover.experiments.analysis.promises import above, gap, points
+from pdlrecover.experiments.analysis.results import Results, number, percent
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.experiments.report.document import Cell, Document, Figure, Table
+from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
-from pdlrecover.experiments.run import POISONED
-from pdlrecover.experiments.scale import LEAVERS, Scale
+from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS
 
 ALL = (*BASELINES, *(name for name in METHODS if name not in BASELINES))

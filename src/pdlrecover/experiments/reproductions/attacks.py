@@ -1,6 +1,6 @@
 """Every method under every attack, after SGD and after Adam: where recovery holds up.
 
-A cell holds by the promises of `judgement`, within so many exact rounds: a tenth of the rounds
+A cell holds by the promises of `promises`, within so many exact rounds: a tenth of the rounds
 after SGD; after Adam as many as accelerated retraining needs, and for a backdoor and for leavers at
 most 0.7 of that. A cell that misses is shown as missing.
 
@@ -12,14 +12,14 @@ none of the tried numbers does, it is as many as the run had.
 """
 
 from pdlrecover.adversary import WAITING
-from pdlrecover.experiments.collection import Mean, Results, number, percent
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Table
-from pdlrecover.experiments.judgement import above, gap, gaps, holds, points, word
+from pdlrecover.experiments.analysis.promises import above, gap, gaps, holds, points, word
+from pdlrecover.experiments.analysis.results import Mean, Results, number, percent
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.experiments.report.document import Cell, Document, Table
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, SHORT, Reproduction, command
+from pdlrecover.experiments.reproductions.scale import ATTACKS, LEAVERS, Scale
 from pdlrecover.experiments.reproductions.verdicts import by_cell, count, headline
-from pdlrecover.experiments.run import POISONED
-from pdlrecover.experiments.scale import ATTACKS, LEAVERS, Scale
 from pdlrecover.recovery.methods import BASELINES
 
 ALL = (*ATTACKS, LEAVERS)

@@ -2,12 +2,12 @@
 
 from importlib.metadata import version
 
-from pdlrecover.experiments.bound import BOUND, measure_bound
-from pdlrecover.experiments.collection import Results
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Document, Figure, Series
+from pdlrecover.experiments.analysis.results import Results
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.report.document import Document, Figure, Series
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
-from pdlrecover.experiments.scale import Scale
+from pdlrecover.experiments.reproductions.scale import Scale
+from pdlrecover.experiments.reproductions.theorem1 import BOUND, measure_bound
 
 SEEDS = (0, 1, 2)
 TITLE = "Theorem 1: how far recovery may end from retraining"

@@ -1,13 +1,13 @@
 """Accuracy by the number of removed peers, and by the number of exact rounds."""
 
-from pdlrecover.experiments import paper
-from pdlrecover.experiments.collection import Results, line, number
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Figure, Table
-from pdlrecover.experiments.judgement import above, gap, holds, points, word
+from pdlrecover.experiments.analysis.promises import above, gap, holds, points, word
+from pdlrecover.experiments.analysis.results import Results, line, number
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.experiments.report.document import Cell, Document, Figure, Table
+from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
-from pdlrecover.experiments.run import POISONED
-from pdlrecover.experiments.scale import LEAVERS, Scale
+from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 
 METHODS = ("retrain", "pdlrecover", "historical")
 COUNTED = [

@@ -13,16 +13,16 @@ import math
 from collections import Counter
 from typing import Any
 
-from pdlrecover.experiments.collection import Results, kept, number, work
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Figure, Series, Table
-from pdlrecover.experiments.forgetting import UNSCORED
-from pdlrecover.experiments.judgement import above, gap, holds, points
+from pdlrecover.experiments.analysis.promises import above, gap, holds, points
+from pdlrecover.experiments.analysis.results import Results, kept, number, work
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.forgetting import UNSCORED
+from pdlrecover.experiments.experiment.run import Record
+from pdlrecover.experiments.report.document import Cell, Document, Figure, Series, Table
+from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions.attacks import RIVAL, RIVAL_SHARES
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
-from pdlrecover.experiments.run import Record
-from pdlrecover.experiments.scale import LEAVERS, TINY_BATCH, Scale
-from pdlrecover.experiments.words import listed
+from pdlrecover.experiments.reproductions.scale import LEAVERS, TINY_BATCH, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS
 
 EXACT_SECONDS = 0.060

@@ -1,12 +1,12 @@
 """What each method opens, of whom, and what it would have to store."""
 
-from pdlrecover.experiments.collection import Results, kept
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Table
+from pdlrecover.experiments.analysis.results import Results, kept
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import Record
+from pdlrecover.experiments.report.document import Cell, Document, Table
 from pdlrecover.experiments.reproductions.accuracy import ALL
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
-from pdlrecover.experiments.run import Record
-from pdlrecover.experiments.scale import Scale
+from pdlrecover.experiments.reproductions.scale import Scale
 
 COLUMNS = [
     "method",

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pdlrecover.experiments.collection import Results
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Document
-from pdlrecover.experiments.scale import Scale
+from pdlrecover.experiments.analysis.results import Results
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.report.document import Document
+from pdlrecover.experiments.reproductions.scale import Scale
 
 BLOCKS = (
     "After SGD PDLRecover estimates up to 5 rounds from one opening, where the paper opens "

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from pdlrecover.experiments.collection import Results
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Figure, Series, Table
+from pdlrecover.experiments.analysis.results import Results
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import Record
+from pdlrecover.experiments.report.document import Cell, Document, Figure, Series, Table
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
-from pdlrecover.experiments.run import Record
-from pdlrecover.experiments.scale import Scale
+from pdlrecover.experiments.reproductions.scale import Scale
 
 FULL_PEERS = (50, 100, 200, 500, 1000)
 FULL_HIDDEN = (12, 38, 126, 380, 1258)

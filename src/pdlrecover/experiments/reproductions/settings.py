@@ -8,14 +8,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from pdlrecover.experiments.collection import Mean, Results, number, percent
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Table
-from pdlrecover.experiments.judgement import above, gap, holds, points, word
+from pdlrecover.experiments.analysis.promises import above, gap, holds, points, word
+from pdlrecover.experiments.analysis.results import Mean, Results, number, percent
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.experiments.report.document import Cell, Document, Table
 from pdlrecover.experiments.reproductions.attacks import RIVAL, rivals
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
-from pdlrecover.experiments.run import POISONED
-from pdlrecover.experiments.scale import Scale
+from pdlrecover.experiments.reproductions.scale import Scale
 
 UNBLOCKED = "pdlrecover:block=1"
 """PDLRecover as in the paper: it opens something in every round."""

@@ -4,12 +4,12 @@ Of m attackers a share is missed: they stay, and attack the recovery too. Beside
 peers as a share of m are removed with the others.
 """
 
-from pdlrecover.experiments.collection import Results, line, number, percent
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Figure, Table
-from pdlrecover.experiments.judgement import above, gap, points
+from pdlrecover.experiments.analysis.promises import above, gap, points
+from pdlrecover.experiments.analysis.results import Results, line, number, percent
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.report.document import Cell, Document, Figure, Table
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
-from pdlrecover.experiments.scale import Scale
+from pdlrecover.experiments.reproductions.scale import Scale
 
 MISSED = (0.0, 0.1, 0.25, 0.5)
 ACCUSED = (0.0, 0.1, 0.2, 0.3)

@@ -6,13 +6,13 @@ runs on the machine is not in them. With shares on (the typical m only) what is 
 
 from dataclasses import replace
 
-from pdlrecover.experiments import paper
-from pdlrecover.experiments.collection import Results, number
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Table
-from pdlrecover.experiments.judgement import word
+from pdlrecover.experiments.analysis.promises import word
+from pdlrecover.experiments.analysis.results import Results, number
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.report.document import Cell, Document, Table
+from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
-from pdlrecover.experiments.scale import LEAVERS, Scale
+from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 
 METHODS = ("retrain", "pdlrecover")
 PROMISED = {"clear": 0.15, "shares": 0.35}

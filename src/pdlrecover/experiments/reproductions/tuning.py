@@ -2,16 +2,16 @@
 
 A fifth of the training data is held out and plays the part of the test data, so nothing that is
 reported elsewhere was looked at. The originals are Adam runs with a backdoor, with leavers, and
-with two attacks from which a replay drifts away. A variant holds by the promises of `judgement`,
+with two attacks from which a replay drifts away. A variant holds by the promises of `promises`,
 with as many exact rounds as the longest accelerated retraining here; with 0.7 of them after a
 backdoor and after leavers. For the schedule after tiny minibatches there are SGD runs with a
 backdoor, and a tenth of the rounds may be exact.
 """
 
-from pdlrecover.experiments.collection import Results, number
-from pdlrecover.experiments.config import Config
-from pdlrecover.experiments.document import Cell, Document, Table
-from pdlrecover.experiments.judgement import above, gap, gaps, holds, points, word
+from pdlrecover.experiments.analysis.promises import above, gap, gaps, holds, points, word
+from pdlrecover.experiments.analysis.results import Results, number
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.report.document import Cell, Document, Table
 from pdlrecover.experiments.reproductions.attacks import (
     EASY,
     EASY_SHARE,
@@ -20,7 +20,7 @@ from pdlrecover.experiments.reproductions.attacks import (
     rivals,
 )
 from pdlrecover.experiments.reproductions.reproduction import SHORT, Reproduction, command
-from pdlrecover.experiments.scale import LEAVERS, TINY_BATCH, Scale
+from pdlrecover.experiments.reproductions.scale import LEAVERS, TINY_BATCH, Scale
 
 ATTACKS = ("backdoor", LEAVERS, "dba", "lie")
 VARIANTS = (

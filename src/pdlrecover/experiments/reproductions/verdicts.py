@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pdlrecover.experiments.document import Cell, Table
+from pdlrecover.experiments.report.document import Cell, Table
 
 READINGS = {
     "after Adam": ("adam", "holds"),

@@ -13,25 +13,25 @@ from types import SimpleNamespace
 import grpc
 import numpy as np
 import pytest
-import town
-from office import issued, until
+import whole_peers
+from loopback import issued, until
 from test_cheats import changed, proven, rows_of
 
 from pdlrecover import Tolerance
 from pdlrecover.cli.peer_run import _lines
-from pdlrecover.engines.peers import codec, dealing, evidence
-from pdlrecover.engines.peers import messages as m
-from pdlrecover.engines.peers.deadlines import Deadlines
-from pdlrecover.engines.peers.federation_file import load_federation
-from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.keys import Signers
-from pdlrecover.engines.peers.link import METHOD, SIZE_BYTES
+from pdlrecover.engines.peers.federation.federation_file import load_federation
+from pdlrecover.engines.peers.identity.keyring import Signers
+from pdlrecover.engines.peers.identity.own_keys import Identity
+from pdlrecover.engines.peers.protocol import codec, dealing, evidence
+from pdlrecover.engines.peers.protocol import messages as m
+from pdlrecover.engines.peers.protocol.deadlines import Deadlines
+from pdlrecover.engines.peers.transport.link import METHOD, SIZE_BYTES
 from pdlrecover.field import F61
 
 pytestmark = pytest.mark.slow
 
 PEERS, ROUNDS, CHEAT = 5, 6, 3
-NAME = town.NAMES[CHEAT]
+NAME = whole_peers.NAMES[CHEAT]
 HONEST = [p for p in range(PEERS) if p != CHEAT]
 TOLERANCE = Tolerance(colluders=1, dropouts=1, liars=1)
 DEADLINES = Deadlines(message=10.0, dealing=30.0, receipts=5.0, view=5.0, resend=1.0, behind=0.5)
@@ -40,7 +40,7 @@ DEADLINES = Deadlines(message=10.0, dealing=30.0, receipts=5.0, view=5.0, resend
 @pytest.fixture(scope="module")
 def straight():
     """Return the model that five honest peers come to."""
-    simulation = town.simulation(rounds=ROUNDS, tolerance=TOLERANCE)
+    simulation = whole_peers.simulation(rounds=ROUNDS, tolerance=TOLERANCE)
     return np.array(simulation.original.models[ROUNDS])
 
 
@@ -48,13 +48,13 @@ def lived(place, corrupt=lambda peers: None, afterwards=None):
     """Let five peers train, one of them corrupted; return what is left of them."""
 
     async def story():
-        town.settle(
+        whole_peers.settle(
             place,
             tolerance=TOLERANCE,
-            training=town.training(rounds=ROUNDS),
+            training=whole_peers.training(rounds=ROUNDS),
             deadlines=DEADLINES,
         )
-        peers = [town.peer(me, place) for me in range(PEERS)]
+        peers = [whole_peers.peer(me, place) for me in range(PEERS)]
         corrupt(peers)
         tasks = [asyncio.create_task(each.run()) for each in peers]
         try:
@@ -68,12 +68,14 @@ def lived(place, corrupt=lambda peers: None, afterwards=None):
         run = peers[0].runs.training
         dealers = [peers[0].runs.store.dealers(run, t) for t in range(ROUNDS)]
         told = SimpleNamespace(
-            models=[town.weights(trained(place, me).with_suffix(".safetensors")) for me in HONEST],
+            models=[
+                whole_peers.weights(trained(place, me).with_suffix(".safetensors")) for me in HONEST
+            ],
             blames={
-                me: [(b["peer"], b["what"]) for b in peers[me].conduct.blames] for me in HONEST
+                me: [(b["peer"], b["what"]) for b in peers[me].misconduct.blames] for me in HONEST
             },
-            caught={me: list(peers[me].conduct.caught) for me in HONEST},
-            status={me: "\n".join(_lines(peers[me].desk.status(), True)) for me in HONEST},
+            caught={me: list(peers[me].misconduct.caught) for me in HONEST},
+            status={me: "\n".join(_lines(peers[me].control.status(), True)) for me in HONEST},
             dealers=dealers,
         )
         for each in peers:
@@ -88,7 +90,7 @@ def lived(place, corrupt=lambda peers: None, afterwards=None):
 
 
 def trained(place, me):
-    return place / town.NAMES[me] / "trained.json"
+    return place / whole_peers.NAMES[me] / "trained.json"
 
 
 def resigned(peers, envelope, body=None, signer=CHEAT, **header):
@@ -131,7 +133,7 @@ def assert_proven(place, by=HONEST):
     membership = load_federation(place / "federation.toml")
     verify = Signers.of(membership).verify
     for me in by:
-        files = sorted((place / town.NAMES[me] / "evidence").iterdir())
+        files = sorted((place / whole_peers.NAMES[me] / "evidence").iterdir())
         pieces = itertools.groupby(files, lambda path: path.name.rsplit("-", 1)[0])
         kept = [[path.read_bytes() for path in group] for _, group in pieces]
         assert {evidence.proven(membership.scheme, verify, parts)[0] for parts in kept} == {CHEAT}
@@ -173,11 +175,11 @@ def test_an_inconsistent_dealing(tmp_path, caplog):
         cheat, compute = peers[CHEAT], peers[CHEAT]._compute
 
         def crooked(run, job):
-            def deal(slot, seed):
-                dealt = job.deal(slot, seed)
+            def deal(binding, seed):
+                dealt = job.deal(binding, seed)
                 private = list(dealt.private)
                 private[1] = changed(private[1], np.array(1))
-                return proven(cheat.parts[run].task.kind, slot, private, rows_of(dealt.private))
+                return proven(cheat.parts[run].task.kind, binding, private, rows_of(dealt.private))
 
             compute(run, replace(job, deal=deal))
 
@@ -198,7 +200,7 @@ def test_different_shares_for_different_peers(tmp_path, caplog):
         cheat, compute = peers[CHEAT], peers[CHEAT]._compute
 
         def crooked(run, job):
-            twins[job.step] = job.deal(job.slot, bytes(32))
+            twins[job.step] = job.deal(job.binding, bytes(32))
             compute(run, job)
 
         cheat._compute = crooked
@@ -208,15 +210,15 @@ def test_different_shares_for_different_peers(tmp_path, caplog):
         if to >= 2:
             return [envelope.data]
         cheat, place = peers[CHEAT], envelope.header
-        slot, twin = dealing.slot_of(place, CHEAT), twins[place.step]
-        digest = twin.public.digest(slot, masks=False)
+        binding, twin = dealing.binding_of(place, CHEAT), twins[place.step]
+        digest = twin.public.digest(binding, masks=False)
         crypto, part = cheat.runs._crypto, cheat.parts[place.run]
-        context = part.machine.slot.holdings.seal_context(CHEAT, to)
+        sealed_for = part.protocol.current.holdings.seal_context(CHEAT, to)
         body = m.Dealing(
             commitments=twin.public.commitments,
             proof=twin.public.proof,
-            statement=crypto.sign(dealing.statement(slot, digest)),
-            sealed=crypto.seal(to, twin.private[to], context),
+            statement=crypto.sign(dealing.statement(binding, digest)),
+            sealed=crypto.seal(to, twin.private[to], sealed_for),
         )
         return [resigned(peers, envelope, body)]
 
@@ -296,9 +298,9 @@ def test_forged_senders_replays_and_truncated_messages(tmp_path, caplog, straigh
 
 def test_strangers_oversize_messages_and_forged_approvals(tmp_path, caplog):
     def forged(peers, body, sender, signer=CHEAT):
-        circle = peers[CHEAT].council._circle
-        place = replace(peers[CHEAT].council._place(), sender=sender, recipient=m.EVERYBODY)
-        assert circle.run == m.NOTHING
+        context = peers[CHEAT].removals._context
+        place = replace(peers[CHEAT].removals._place(), sender=sender, recipient=m.EVERYBODY)
+        assert context.run == m.NOTHING
         return codec.encode(place, body, peers[signer].runs._crypto.sign)
 
     async def call(peers, key, certificate, size=1, **told):
@@ -338,14 +340,14 @@ def test_strangers_oversize_messages_and_forged_approvals(tmp_path, caplog):
         await refused(peers, made_key, made)
         assert delivered == [CHEAT]
 
-        log = peers[0].parts[peers[0].runs.training].machine.log
+        log = peers[0].parts[peers[0].runs.training].protocol.log
         proposal = m.RemovalProposal(
             removed=(0,),
             reason="malicious",
             method="pdlrecover",
             accept_differencing=False,
             after=log,
-            settings=peers[0].council.settings,
+            settings=peers[0].removals.settings,
         )
         approval = m.Approval(removal=proposal.digest)
         for to in HONEST:
@@ -356,7 +358,7 @@ def test_strangers_oversize_messages_and_forged_approvals(tmp_path, caplog):
                 peers[CHEAT].network.send(to, forged(peers, approval, CHEAT, signer=sender))
             for _ in range(3):
                 peers[CHEAT].network.send(to, forged(peers, approval, CHEAT))
-        known = lambda me: peers[me].council.removals.get(proposal.digest)  # noqa: E731
+        known = lambda me: peers[me].removals.removals.get(proposal.digest)  # noqa: E731
         await until(lambda: all(known(me) and known(me).approvals for me in HONEST))
         await asyncio.sleep(0.5)
         for me in HONEST:
@@ -367,12 +369,14 @@ def test_strangers_oversize_messages_and_forged_approvals(tmp_path, caplog):
     async def recover(peers):
         """The honest peers remove the cheat as ever."""
         order = {"do": "propose-removal", "removed": [NAME], "reason": "malicious"}
-        name = peers[0].desk.command(order)["removal"]
+        name = peers[0].control.command(order)["removal"]
         for me in (1, 2):
-            await until(lambda me=me: bytes.fromhex(name) in peers[me].council.removals)
-            peers[me].desk.command({"do": "approve", "removal": name})
+            await until(lambda me=me: bytes.fromhex(name) in peers[me].removals.removals)
+            peers[me].control.command({"do": "approve", "removal": name})
         file = f"recovered-{name[:16]}.json"
-        await until(lambda: all((tmp_path / town.NAMES[me] / file).exists() for me in HONEST), 120)
+        await until(
+            lambda: all((tmp_path / whole_peers.NAMES[me] / file).exists() for me in HONEST), 120
+        )
 
     told = lived(tmp_path, afterwards=afterwards)
     for what in ("sent a message of more than", "sent a forged or misdirected message on removals"):

@@ -15,22 +15,22 @@ from pathlib import Path
 import lmdb
 import numpy as np
 import pytest
-import town
 import typer
+import whole_peers
 from test_cli import run
 
 from pdlrecover.cli import removals
 from pdlrecover.cli.peer_run import ask_new_passphrase, ask_passphrase
-from pdlrecover.engines.peers import codec
-from pdlrecover.engines.peers import messages as m
-from pdlrecover.engines.peers.desk import one_removal
-from pdlrecover.engines.peers.enrolment import Enrolment
-from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.invitation import invite
+from pdlrecover.engines.peers.identity.invitation import invite
+from pdlrecover.engines.peers.identity.own_keys import Identity
+from pdlrecover.engines.peers.identity.storage_key import VARIABLE
+from pdlrecover.engines.peers.operator.control import one_removal
+from pdlrecover.engines.peers.protocol import codec
+from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.settings import Data, PeerSettings, load_settings, write_settings
-from pdlrecover.engines.peers.storage_key import VARIABLE
+from pdlrecover.engines.peers.startup import Enrolment
 from pdlrecover.errors import PlanError
-from pdlrecover.history.records import Kind, round_key
+from pdlrecover.history.sealed.records import Kind, round_key
 
 DEMO = Path(__file__).parents[4] / "examples" / "peers"
 ASH = ("--name", "ash", "--address", "127.0.0.1:7999")
@@ -38,7 +38,7 @@ ASH = ("--name", "ash", "--address", "127.0.0.1:7999")
 
 @pytest.fixture
 def place(tmp_path):
-    town.settle(tmp_path)
+    whole_peers.settle(tmp_path)
     return tmp_path
 
 
@@ -108,7 +108,7 @@ def test_evidence_is_checked_by_the_public_keys_alone(place):
         run=bytes(32),
         step=2,
         round=2,
-        sender=town.NAMES.index("elm"),
+        sender=whole_peers.NAMES.index("elm"),
         recipient=m.EVERYBODY,
         log=bytes(32),
         asked=bytes(32),
@@ -187,7 +187,7 @@ def test_what_federate_cannot_read_is_named_with_its_file(place):
         out = ("--out", str(place / "federation.toml"))
         return run("peer", "federate", *map(str, files), "--plan", str(plan), *out)
 
-    peers = [Identity.load(place / name / "identity") for name in town.NAMES]
+    peers = [Identity.load(place / name / "identity") for name in whole_peers.NAMES]
     for number, peer in enumerate(peers):
         (place / f"{peer.name}.txt").write_text(invite(peer, f"127.0.0.1:{7501 + number}"))
     good = [place / f"{peer.name}.txt" for peer in peers]
@@ -234,7 +234,7 @@ def test_settings_that_make_no_sense_are_refused(place, old, new, words):
 
 
 def test_data_that_do_not_fit_the_federation_are_refused(place):
-    x, y = town.datasets()[0]
+    x, y = whole_peers.datasets()[0]
     for arrays, words in (
         ({"x": x, "y": y + 1}, "labels 1 to 3"),
         ({"x": np.tile(x, (5, 1)), "y": np.tile(y, 5)}, "at most 16"),
@@ -289,10 +289,10 @@ def test_a_wrong_key_does_not_open_a_history(place, monkeypatch):
 def test_a_damaged_history_is_found_before_the_peer_starts(place):
     enrolment = Enrolment(place / "federation.toml", place / "ash")
     archive = enrolment.archive(enrolment.storage_key())
-    from pdlrecover.engines.peers.messages import Entry
+    from pdlrecover.engines.peers.protocol.messages import LogEntry
 
     for t in range(3):
-        entry = Entry(dealers=(), values=np.arange(3) + t)
+        entry = LogEntry(dealers=(), values=np.arange(3) + t)
         archive.commit(archive._training, entry, {}, np.zeros(enrolment.model.size))
     archive.close()
     folder = place / "ash" / "history" / "training"
@@ -319,7 +319,10 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
     folder = str(place / "ash")
     command = [sys.executable, "-m", "pdlrecover", "peer", "run", str(place / "federation.toml")]
     with subprocess.Popen(
-        [*command, folder, "--json-logs"], stderr=subprocess.PIPE, text=True, env=town.environment()
+        [*command, folder, "--json-logs"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=whole_peers.environment(),
     ) as process:
         while not (place / "ash" / "control").exists():
             assert process.poll() is None, process.stderr.read()
@@ -336,7 +339,7 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
     logged = [json.loads(line) for line in said.splitlines()]
     assert any(line["text"].startswith("stopping") for line in logged)
     assert "the same command goes on" in logged[-1]["text"]
-    assert "ash of town: running" in text
+    assert "ash of clinics: running" in text
     assert "training: round 0 of 10, step 0, running" in text
     assert "not heard for 30 s: birch, cedar, elm, fir" in text
     assert "caught lying: nobody" in text
@@ -370,7 +373,7 @@ def test_the_demonstration_ends_well_and_leaves_no_process(tmp_path):
     with contextlib.closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1] % 20000 + 20000
-    environment = {**town.environment(), "PYTHON": sys.executable, "PORT": str(port)}
+    environment = {**whole_peers.environment(), "PYTHON": sys.executable, "PORT": str(port)}
     command = ["bash", str(DEMO / "demo.sh"), str(tmp_path / "demo")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,7 @@
 """Real processes that are killed at every step, frozen, slow, and started again and again.
 
-The processes are forked (see `nursery`), run the same command as everywhere, and die where a file
-tells them to (see `mishaps`).
+The processes are forked (see `forked_peers`), run the same command as everywhere, and die
+where a file tells them to (see `mishaps`).
 """
 
 import json
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import town
+import whole_peers
 from mishaps import (
     ARRIVING,
     BEFORE_DEALING,
@@ -30,9 +30,9 @@ from mishaps import (
 from processes import Processes, same
 
 from pdlrecover import Tolerance
-from pdlrecover.engines.peers.deadlines import Deadlines
-from pdlrecover.engines.peers.enrolment import Enrolment
-from pdlrecover.engines.peers.plan import Model
+from pdlrecover.engines.peers.federation.plan import Model
+from pdlrecover.engines.peers.protocol.deadlines import Deadlines
+from pdlrecover.engines.peers.startup import Enrolment
 
 pytestmark = pytest.mark.slow
 
@@ -48,12 +48,12 @@ HASTY = Deadlines(message=3.0, dealing=3.0, receipts=0.8, view=4.5, resend=0.5, 
 
 
 @pytest.fixture
-def settled(tmp_path, nursery):
+def settled(tmp_path, forked_peers):
     """Return a function that makes a federation of processes, which end with the test."""
     made = []
 
     def make(**agreed):
-        made.append(Processes(tmp_path, nursery, **agreed))
+        made.append(Processes(tmp_path, forked_peers, **agreed))
         made[0].start(*made[0].everybody)
         return made[0]
 
@@ -86,15 +86,15 @@ def stop(place):
 
 
 def test_ten_peers_train_and_recover_to_the_bit_of_the_simulation(settled):
-    tolerance, rounds = Tolerance(colluders=2, dropouts=3, liars=1), town.ROUNDS
+    tolerance, rounds = Tolerance(colluders=2, dropouts=3, liars=1), whole_peers.ROUNDS
     place = settled(
         peers=10,
         tolerance=tolerance,
-        training=town.training(10, rounds),
+        training=whole_peers.training(10, rounds),
         deadlines=PATIENT,
     )
     place.wait(place.have(place.everybody, "trained.json"))
-    simulation = town.simulation(10, rounds, tolerance)
+    simulation = whole_peers.simulation(10, rounds, tolerance)
     expected = simulation.original.models[rounds].astype(np.float32)
     np.testing.assert_array_equal(model_of(place, place.everybody), expected)
 
@@ -103,7 +103,7 @@ def test_ten_peers_train_and_recover_to_the_bit_of_the_simulation(settled):
     name = place.remove(removed, by=kept[:6])
     place.wait(place.have(kept, "recovered-*.json"))
     recovered = model_of(place, kept, f"recovered-{name[:16]}")
-    wanted = simulation.recover(removed, reason="malicious", settings=town.SETTINGS)
+    wanted = simulation.recover(removed, reason="malicious", settings=whole_peers.SETTINGS)
     np.testing.assert_array_equal(recovered, wanted.weights.astype(np.float32))
     assert not any(place.have([me], "recovered-*")() for me in removed)
     assert place.warnings() == []
@@ -134,7 +134,7 @@ def fall(place, run, mishaps):
 
 def test_a_training_survives_kills_at_every_step_of_a_round(settled, tmp_path):
     write(tmp_path / "gate.json", {"training": 1})
-    place = settled(training=town.training(rounds=7), deadlines=HASTY)
+    place = settled(training=whole_peers.training(rounds=7), deadlines=HASTY)
     stages = [
         {4: BEFORE_DEALING, 2: BEFORE_RECEIPT},
         {3: HALF_DEALT, 0: BEFORE_OPENING},
@@ -165,7 +165,7 @@ def test_a_recovery_survives_kills_at_every_step(settled, tmp_path):
     place = settled(
         peers=6,
         tolerance=Tolerance(colluders=1, dropouts=3),
-        training=town.training(6),
+        training=whole_peers.training(6),
         deadlines=HASTY,
     )
     place.wait(place.have(place.everybody, "trained.json"))
@@ -192,14 +192,14 @@ def test_a_recovery_survives_kills_at_every_step(settled, tmp_path):
     stop(place)
     steps = {place.stored(me, "recovery") for me in kept}
     assert len(steps) == 1
-    assert {place.stored(me) for me in kept} == {town.ROUNDS}
+    assert {place.stored(me) for me in kept} == {whole_peers.ROUNDS}
 
 
 def test_a_peer_that_freezes_with_large_shares_under_way_does_not_hold_up_the_others(settled):
     rounds, deadlines = 6, replace(HASTY, dealing=7.0)
     place = settled(
-        model=Model(name="town:large", shape=(3,), classes=3),
-        training=town.training(rounds=rounds),
+        model=Model(name="whole_peers:large", shape=(3,), classes=3),
+        training=whole_peers.training(rounds=rounds),
         deadlines=deadlines,
     )
     lively = [0, 1, 2, 3]
@@ -225,11 +225,11 @@ def test_a_peer_that_freezes_with_large_shares_under_way_does_not_hold_up_the_ot
 
 def test_a_slow_peer_within_the_deadlines_takes_part_in_everything(settled, tmp_path):
     rounds = 6
-    (tmp_path / town.NAMES[2]).mkdir(mode=0o700)
-    (tmp_path / town.NAMES[2] / "slow").write_text("0.1")
-    place = settled(training=town.training(rounds=rounds), deadlines=PATIENT)
+    (tmp_path / whole_peers.NAMES[2]).mkdir(mode=0o700)
+    (tmp_path / whole_peers.NAMES[2] / "slow").write_text("0.1")
+    place = settled(training=whole_peers.training(rounds=rounds), deadlines=PATIENT)
     place.wait(place.have(place.everybody, "trained.json"))
-    simulation = town.simulation(rounds=rounds)
+    simulation = whole_peers.simulation(rounds=rounds)
     expected = simulation.original.models[rounds].astype(np.float32)
     np.testing.assert_array_equal(model_of(place, place.everybody), expected)
     assert place.warnings() == []
@@ -239,7 +239,7 @@ def test_a_peer_that_is_killed_every_few_rounds_ends_with_the_same_model(settled
     """At moments that have nothing to do with the protocol; it comes back each time."""
     moments = random.Random(1)  # noqa: S311 (no secret)
     write(tmp_path / "gate.json", {"training": 1})
-    place = settled(training=town.training(rounds=12), deadlines=HASTY)
+    place = settled(training=whole_peers.training(rounds=12), deadlines=HASTY)
     lively = [0, 1, 2, 3]
     step = place.held(place.everybody)
     while step < 10:

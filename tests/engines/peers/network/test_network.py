@@ -6,17 +6,17 @@ from dataclasses import replace
 from functools import partial
 
 import grpc
-import office
+import loopback
 import pytest
-from office import certificates, free_addresses, issued, pinned
+from loopback import certificates, free_addresses, issued, pinned
 
-from pdlrecover.engines.peers import link
-from pdlrecover.engines.peers.identity import Identity
-from pdlrecover.engines.peers.link import METHOD, SIZE_BYTES, Limits
-from pdlrecover.engines.peers.network import Network
+from pdlrecover.engines.peers.identity.own_keys import Identity
+from pdlrecover.engines.peers.transport import link
+from pdlrecover.engines.peers.transport.link import METHOD, SIZE_BYTES, Limits
+from pdlrecover.engines.peers.transport.network import Network
 
 QUICK = Limits(deadline=2.0, pause=0.05, message_bytes=3 << 20, queued_messages=8)
-until = partial(office.until, seconds=20.0)
+until = partial(loopback.until, seconds=20.0)
 
 
 async def started(count, papers=None, limits=QUICK, block=None, complaints=None):

@@ -7,28 +7,28 @@ import threading
 
 import numpy as np
 import pytest
-import town
-from office import free_addresses, until
+import whole_peers
+from loopback import free_addresses, until
 from safetensors import SafetensorError
 
 from pdlrecover.cli.peer_run import _lines
-from pdlrecover.engines.peers import conduct
-from pdlrecover.engines.peers.effects import Blame, Note
-from pdlrecover.engines.peers.link import Limits
-from pdlrecover.engines.peers.messages import NOTHING, Position, RemovalProposal
-from pdlrecover.engines.peers.metrics import METRICS
-from pdlrecover.engines.peers.report import ask
+from pdlrecover.engines.peers.operator import misconduct
+from pdlrecover.engines.peers.operator.local_socket import ask
+from pdlrecover.engines.peers.operator.metrics import METRICS
+from pdlrecover.engines.peers.protocol.effects import Blame, Note
+from pdlrecover.engines.peers.protocol.messages import NOTHING, Position, RemovalProposal
 from pdlrecover.engines.peers.settings import History
-from pdlrecover.engines.peers.waiting import Waiting
+from pdlrecover.engines.peers.transport.inbox import Inbox
+from pdlrecover.engines.peers.transport.link import Limits
 from pdlrecover.errors import HistoryError, PlanError
 
-EVERYBODY = range(town.PEERS)
+EVERYBODY = range(whole_peers.PEERS)
 
 
-async def open_town(tmp_path, **arguments):
-    town.settle(tmp_path)
-    folders = [tmp_path / name for name in town.NAMES]
-    peers = [town.peer(me, tmp_path, **arguments) for me in EVERYBODY]
+async def open_peers(tmp_path, **arguments):
+    whole_peers.settle(tmp_path)
+    folders = [tmp_path / name for name in whole_peers.NAMES]
+    peers = [whole_peers.peer(me, tmp_path, **arguments) for me in EVERYBODY]
     tasks = [asyncio.create_task(each.run()) for each in peers]
     return folders, peers, tasks
 
@@ -48,7 +48,7 @@ def all_have(folders, pattern):
 @pytest.mark.slow
 def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
     async def story():
-        folders, peers, tasks = await open_town(tmp_path)
+        folders, peers, tasks = await open_peers(tmp_path)
         with pytest.raises(PlanError, match="no peer is running"):
             await ask(tmp_path / "nowhere", {"do": "status"})
         early = await ask_when_up(folders[0], {"do": "propose-removal", "removed": ["elm"]})
@@ -60,13 +60,13 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         proposed = await ask(folders[0] / "control", removal)
         assert proposed["outcome"] is None
         name = proposed["removal"]
-        await until(lambda: len(peers[3].desk.status()["removals"]) == 1)
+        await until(lambda: len(peers[3].control.status()["removals"]) == 1)
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": "00"})
         assert "no removal '00' is known here; known are" in voted["error"]
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": name[:12]})
         assert "has no vote" in voted["error"]
         for me in (2, 4):
-            await until(lambda me=me: len(peers[me].desk.status()["removals"]) == 1)
+            await until(lambda me=me: len(peers[me].control.status()["removals"]) == 1)
             assert not list(folders[0].glob("recovered-*"))
             await ask(folders[me] / "control", {"do": "approve", "removal": name[:12]})
         kept = [folders[me] for me in (0, 2, 4)]
@@ -77,17 +77,17 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         return folders, kept, name
 
     folders, kept, name = asyncio.run(story())
-    simulation = town.simulation()
+    simulation = whole_peers.simulation()
     for folder in folders:
-        trained = town.weights(folder / "trained.safetensors")
-        expected = simulation.original.models[town.ROUNDS].astype(np.float32)
+        trained = whole_peers.weights(folder / "trained.safetensors")
+        expected = simulation.original.models[whole_peers.ROUNDS].astype(np.float32)
         np.testing.assert_array_equal(trained, expected)
-        told = town.status(folder)
+        told = whole_peers.status(folder)
         assert not told["blames"]
-    expected = simulation.recover((1, 3), reason="malicious", settings=town.SETTINGS)
+    expected = simulation.recover((1, 3), reason="malicious", settings=whole_peers.SETTINGS)
     logs = set()
     for folder in kept:
-        recovered = town.weights(folder / f"recovered-{name[:16]}.safetensors")
+        recovered = whole_peers.weights(folder / f"recovered-{name[:16]}.safetensors")
         np.testing.assert_array_equal(recovered, expected.weights.astype(np.float32))
         told = json.loads((folder / f"recovered-{name[:16]}.json").read_text())
         assert told["removed"] == ["birch", "elm"]
@@ -104,9 +104,9 @@ async def ask_when_up(folder, command):
 
 def test_metrics_and_status_are_told_on_this_machine_only(tmp_path):
     async def story():
-        town.settle(tmp_path)
+        whole_peers.settle(tmp_path)
         port = int(free_addresses(1)[0].split(":")[1])
-        lone = town.peer(0, tmp_path, metrics_port=port)
+        lone = whole_peers.peer(0, tmp_path, metrics_port=port)
         task = asyncio.create_task(lone.run())
         told = await ask_when_up(tmp_path / "ash", {"do": "status"})
         assert told["peer"] == "ash"
@@ -129,28 +129,28 @@ def test_metrics_and_status_are_told_on_this_machine_only(tmp_path):
         await close([lone], [task])
 
     asyncio.run(story())
-    assert town.status(tmp_path / "ash")["peer"] == "ash"
+    assert whole_peers.status(tmp_path / "ash")["peer"] == "ash"
 
 
 def test_what_keeps_a_peer_from_starting_is_said_in_a_sentence(tmp_path):
     async def story():
-        town.settle(tmp_path)
+        whole_peers.settle(tmp_path)
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             where = f"127.0.0.1:{taken.getsockname()[1]}"
-            lone = town.peer(0, tmp_path, listen=where)
+            lone = whole_peers.peer(0, tmp_path, listen=where)
             with pytest.raises(PlanError, match=r"in use.*listen under .network."):
                 await lone.run()
             lone.runs.store.close()
-            lone = town.peer(0, tmp_path, listen=free_addresses(1)[0])
+            lone = whole_peers.peer(0, tmp_path, listen=free_addresses(1)[0])
             lone._metrics_port = taken.getsockname()[1]
             with pytest.raises(PlanError, match=f"metrics cannot be .* {lone._metrics_port} of"):
                 await lone.run()
             lone.runs.store.close()
         far = tmp_path / ("long" * 30)
-        town.settle(far)
-        lone = town.peer(0, far)
+        whole_peers.settle(far)
+        lone = whole_peers.peer(0, far)
         with pytest.raises(PlanError, match="choose a folder with a shorter path"):
             await lone.run()
         lone.runs.store.close()
@@ -161,15 +161,15 @@ def test_what_keeps_a_peer_from_starting_is_said_in_a_sentence(tmp_path):
 @pytest.mark.slow
 def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(tmp_path):
     async def story():
-        town.settle(tmp_path)
-        folders = [tmp_path / name for name in town.NAMES]
-        peers = [town.peer(me, tmp_path) for me in EVERYBODY[:4]]
+        whole_peers.settle(tmp_path)
+        folders = [tmp_path / name for name in whole_peers.NAMES]
+        peers = [whole_peers.peer(me, tmp_path) for me in EVERYBODY[:4]]
         tasks = [asyncio.create_task(each.run()) for each in peers]
         await until(all_have(folders[:4], "trained.safetensors"))
-        peers.append(town.peer(4, tmp_path))
+        peers.append(whole_peers.peer(4, tmp_path))
         tasks.append(asyncio.create_task(peers[4].run()))
         await until(all_have(folders, "trained.safetensors"))
-        logs = {next(iter(p.parts.values())).machine.log for p in peers}
+        logs = {next(iter(p.parts.values())).protocol.log for p in peers}
         assert len(logs) == 1
         removal = {"do": "propose-removal", "removed": ["ash", "birch"], "reason": "malicious"}
         refused = await ask(folders[2] / "control", removal)
@@ -177,11 +177,11 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
         removal["removed"] = ["ash"]
         name = (await ask(folders[2] / "control", removal))["removal"]
         for me in (3, 4):
-            await until(lambda me=me: peers[me].desk.status()["removals"])
+            await until(lambda me=me: peers[me].control.status()["removals"])
             await ask(folders[me] / "control", {"do": "approve", "removal": name})
         await until(all_have(folders[1:], "recovered-*.json"))
         await close(peers, tasks)
-        return [town.weights(f / f"recovered-{name[:16]}.safetensors") for f in folders[1:]]
+        return [whole_peers.weights(f / f"recovered-{name[:16]}.safetensors") for f in folders[1:]]
 
     models = asyncio.run(story())
     for model in models[1:]:
@@ -191,11 +191,11 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
 @pytest.mark.slow
 def test_with_few_rounds_kept_replays_are_refused_and_retraining_recovers(tmp_path):
     async def story():
-        town.settle(tmp_path)
-        folders = [tmp_path / name for name in town.NAMES]
+        whole_peers.settle(tmp_path)
+        folders = [tmp_path / name for name in whole_peers.NAMES]
         for folder in folders:
-            town.write(folder, History(key_file=f"../keys/{folder.name}.key", keep=2))
-        peers = [town.peer(me, tmp_path) for me in EVERYBODY]
+            whole_peers.write(folder, History(key_file=f"../keys/{folder.name}.key", keep=2))
+        peers = [whole_peers.peer(me, tmp_path) for me in EVERYBODY]
         tasks = [asyncio.create_task(each.run()) for each in peers]
         await until(all_have(folders, "trained.safetensors"))
         removal = {"do": "propose-removal", "removed": ["elm", "birch"], "reason": "malicious"}
@@ -203,15 +203,17 @@ def test_with_few_rounds_kept_replays_are_refused_and_retraining_recovers(tmp_pa
         assert "rounds 1 to 7, which this peer has dropped" in refused["error"]
         proposed = await ask(folders[0] / "control", {**removal, "method": "retrain"})
         for me in (2, 4):
-            await until(lambda me=me: peers[me].desk.status()["removals"])
+            await until(lambda me=me: peers[me].control.status()["removals"])
             await ask(folders[me] / "control", {"do": "approve", "removal": proposed["removal"]})
         kept = [folders[me] for me in (0, 2, 4)]
         await until(all_have(kept, "recovered-*.json"))
         await close(peers, tasks)
-        return [town.weights(next(folder.glob("recovered-*.safetensors"))) for folder in kept]
+        return [
+            whole_peers.weights(next(folder.glob("recovered-*.safetensors"))) for folder in kept
+        ]
 
     models = asyncio.run(story())
-    expected = town.simulation().recover((1, 3), "retrain", reason="malicious")
+    expected = whole_peers.simulation().recover((1, 3), "retrain", reason="malicious")
     for model in models:
         np.testing.assert_array_equal(model, expected.weights.astype(np.float32))
 
@@ -220,15 +222,15 @@ def test_who_is_not_in_the_sums_is_said_once_and_shown(tmp_path, caplog):
     caplog.set_level("INFO", "pdlrecover.peer")
 
     async def story():
-        town.settle(tmp_path)
-        lone = town.peer(0, tmp_path)
+        whole_peers.settle(tmp_path)
+        lone = whole_peers.peer(0, tmp_path)
         task = asyncio.create_task(lone.run())
         await until(lambda: lone.runs.training in lone.parts and not lone._starting)
         training = lone.parts[lone.runs.training]
         for t, dealers in enumerate([EVERYBODY, (0, 1, 2), (0, 1, 2), EVERYBODY]):
-            training.driver.company.deal(t, dealers)
+            training.driver.participation.deal(t, dealers)
             lone._tell_progress(lone.runs.training, training)
-        told = lone.desk.status()["runs"][lone.runs.training.hex()[:16]]
+        told = lone.control.status()["runs"][lone.runs.training.hex()[:16]]
         await close([lone], [task])
         return told
 
@@ -245,27 +247,27 @@ def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_
     log = bytes(range(32))
 
     async def story():
-        town.settle(tmp_path)
-        lone, other = town.peer(0, tmp_path), town.peer(1, tmp_path)
+        whole_peers.settle(tmp_path)
+        lone, other = whole_peers.peer(0, tmp_path), whole_peers.peer(1, tmp_path)
         task = asyncio.create_task(lone.run())
         await until(lambda: lone.runs.training in lone.parts and not lone._starting)
-        lone.council.about(log, [EVERYBODY] * town.ROUNDS)
-        circle = other.runs.circle(NOTHING, EVERYBODY)
+        lone.removals.about(log, [EVERYBODY] * whole_peers.ROUNDS)
+        context = other.runs.context(NOTHING, EVERYBODY)
         bad = RemovalProposal(
             removed=(3,),
             reason="😀" * 250,
             method="pdlrecover",
             accept_differencing=False,
             after=log,
-            settings=lone.council.settings,
+            settings=lone.removals.settings,
         )
-        place = circle.place(0, log, NOTHING, 0)
-        await lone._receive(1, circle.send(place, bad, 0).data)
-        good = circle.send(place, Position(reply=False), 0).data
+        place = context.place(0, log, NOTHING, 0)
+        await lone._receive(1, context.send(place, bad, 0).data)
+        good = context.send(place, Position(reply=False), 0).data
         await lone._receive(1, good)
         await until(lambda: lone.counts["messages"] == 2)
         assert "could not be dealt with" not in caplog.text
-        lone.council.receive = lambda *_: 1 / 0
+        lone.removals.receive = lambda *_: 1 / 0
         await lone._receive(1, good)
         await until(lambda: lone.counts["messages"] == 3)
         assert not task.done()
@@ -275,7 +277,7 @@ def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_
         def full(*_):
             raise HistoryError("the disk is full")
 
-        lone.council.receive = full
+        lone.removals.receive = full
         await lone._receive(1, good)
         with pytest.raises(HistoryError, match="the disk is full"):
             await task
@@ -290,8 +292,8 @@ def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_
 
 def test_a_full_disk_stops_a_peer_before_a_round_and_says_so(tmp_path):
     async def story():
-        town.settle(tmp_path)
-        lone = town.peer(0, tmp_path)
+        whole_peers.settle(tmp_path)
+        lone = whole_peers.peer(0, tmp_path)
         lone.runs.store._vault(lone.runs.training)._journal._store.limit = 1 << 12
         with pytest.raises(HistoryError, match="are allowed; allow more"):
             await lone.run()
@@ -300,7 +302,7 @@ def test_a_full_disk_stops_a_peer_before_a_round_and_says_so(tmp_path):
     asyncio.run(story())
     assert (
         "stopped: the history"
-        in next(iter(town.status(tmp_path / "ash")["runs"].values()))["outcome"]
+        in next(iter(whole_peers.status(tmp_path / "ash")["runs"].values()))["outcome"]
     )
 
 
@@ -308,8 +310,8 @@ def lone_story(tmp_path, spoil, condition):
     """Let one peer run, spoilt in some way, until a condition; return its training run's status."""
 
     async def story():
-        town.settle(tmp_path)
-        lone = town.peer(0, tmp_path)
+        whole_peers.settle(tmp_path)
+        lone = whole_peers.peer(0, tmp_path)
         spoil(lone)
         task = asyncio.create_task(lone.run())
         await until(lambda: condition(lone))
@@ -326,9 +328,9 @@ def test_whatever_goes_wrong_in_an_update_ends_the_run_and_is_said(tmp_path, cap
         original = lone.runs.trainer
 
         def trainer():
-            participant = original()
-            participant.driver._contribute = lambda *_, **__: 1 / 0
-            return participant
+            session = original()
+            session.driver._contribute = lambda *_, **__: 1 / 0
+            return session
 
         lone.runs.trainer = trainer
 
@@ -339,26 +341,26 @@ def test_whatever_goes_wrong_in_an_update_ends_the_run_and_is_said(tmp_path, cap
 
 def test_notes_on_a_peer_have_its_number_and_its_name_and_no_run_that_is_none(tmp_path, caplog):
     caplog.set_level("INFO")
-    town.settle(tmp_path)
-    lone = town.peer(0, tmp_path)
+    whole_peers.settle(tmp_path)
+    lone = whole_peers.peer(0, tmp_path)
     lone._carry(NOTHING, [Note(text="elm is here", facts={"peer": 3, "removal": "1a"})])
     lone.runs.store.close()
     assert caplog.records[-1].facts == {"peer": 3, "name": "elm", "removal": "1a"}
-    assert lone.runs.circle(NOTHING, EVERYBODY).name(3) == "elm"
+    assert lone.runs.context(NOTHING, EVERYBODY).name(3) == "elm"
 
 
 def test_a_stopped_run_takes_no_messages(tmp_path):
     taken = []
 
     async def story():
-        town.settle(tmp_path)
-        lone = town.peer(0, tmp_path)
+        whole_peers.settle(tmp_path)
+        lone = whole_peers.peer(0, tmp_path)
         task = asyncio.create_task(lone.run())
         await until(lambda: lone.runs.training in lone.parts and not lone._starting)
         lone.parts[lone.runs.training].receive = lambda *_: taken.append(1) or []
-        circle = lone.runs.circle(lone.runs.training, EVERYBODY)
-        place = circle.place(0, NOTHING, NOTHING, 0)
-        message = circle.send(place, Position(reply=False), 1).data
+        context = lone.runs.context(lone.runs.training, EVERYBODY)
+        place = context.place(0, NOTHING, NOTHING, 0)
+        message = context.send(place, Position(reply=False), 1).data
         lone._message(1, message, 0.0)
         lone._end(lone.runs.training, "stopped: for a reason")
         lone._message(1, message, 0.0)
@@ -375,15 +377,15 @@ def test_a_long_log_is_gone_through_while_the_peer_answers(tmp_path):
         original = lone.runs.trainer
 
         def trainer():
-            participant = original()
-            start = participant.start
+            session = original()
+            start = session.start
 
             def wait_and_start(now):
                 assert going.wait(10)
                 return start(now)
 
-            participant.start = wait_and_start
-            return participant
+            session.start = wait_and_start
+            return session
 
         lone.runs.trainer = trainer
 
@@ -397,8 +399,8 @@ def test_a_long_log_is_gone_through_while_the_peer_answers(tmp_path):
 
 
 def lone_peer(tmp_path):
-    town.settle(tmp_path)
-    return town.peer(0, tmp_path)
+    whole_peers.settle(tmp_path)
+    return whole_peers.peer(0, tmp_path)
 
 
 def test_a_cheat_cannot_fill_the_disk_with_evidence_or_the_log_with_blames(
@@ -408,8 +410,8 @@ def test_a_cheat_cannot_fill_the_disk_with_evidence_or_the_log_with_blames(
     for i in range(200):
         lone._carry(NOTHING, [Blame(peer=1, what="signed two", evidence=(bytes([i]) * 999,) * 2)])
     assert len(list((tmp_path / "ash" / "evidence").iterdir())) == 2
-    assert len(caplog.records) == conduct.TOLD_BLAMES + 1
-    monkeypatch.setattr(conduct, "KEPT_EVIDENCE_BYTES", 10_000)
+    assert len(caplog.records) == misconduct.TOLD_BLAMES + 1
+    monkeypatch.setattr(misconduct, "KEPT_EVIDENCE_BYTES", 10_000)
     for i in range(200):
         lone._carry(NOTHING, [Blame(peer=2, what=f"cheat {i}", evidence=(bytes(999),) * 2)])
     lone.runs.store.close()
@@ -422,33 +424,33 @@ def test_who_sent_wrong_sub_secrets_is_still_named_after_a_restart(tmp_path):
         lone._carry(NOTHING, [Blame(peer=3, what="sent a wrong sub-secret")])
         lone._carry(NOTHING, [Blame(peer=1, what=f"sent garbage {i}")])
     lone.runs.store.close()
-    lone = town.peer(0, tmp_path)
-    told = lone.desk.status()
+    lone = whole_peers.peer(0, tmp_path)
+    told = lone.control.status()
     lone.runs.store.close()
     named = [(each["peer"], each["what"]) for each in told["named"]]
     assert ("elm", "sent a wrong sub-secret") in named
-    assert len(named) == 1 + conduct.KEPT_NAMES
+    assert len(named) == 1 + misconduct.KEPT_NAMES
     assert not told["caught"]
     assert any("elm (sent a wrong sub-secret)" in line for line in _lines(told, True))
 
 
 def test_a_model_that_cannot_be_written_ends_the_peer_with_a_sentence(tmp_path, monkeypatch):
     lone = lone_peer(tmp_path)
-    participant = lone.runs.trainer()
-    participant.driver.model = lone.runs._flat.initial
+    session = lone.runs.trainer()
+    session.driver.model = lone.runs._flat.initial
 
     def full(tensors, path):
         raise SafetensorError("I/O error: No space left on device")
 
     monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(HistoryError, match="No space left on device; it is safe in the history"):
-        lone.runs.write_trained(participant)
+        lone.runs.write_trained(session)
     lone.runs.store.close()
 
 
 def test_messages_wait_outside_when_too_many_bytes_wait_inside():
     async def story():
-        waiting = Waiting(Limits(waiting_messages=3, waiting_bytes=100))
+        waiting = Inbox(Limits(waiting_messages=3, waiting_bytes=100))
         await waiting.enter(500)
         late = asyncio.create_task(waiting.enter(60))
         await asyncio.sleep(0)

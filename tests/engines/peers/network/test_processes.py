@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import town
+import whole_peers
 from processes import Processes, same
 
-PATIENT = replace(town.DEADLINES, dealing=60.0)
+PATIENT = replace(whole_peers.DEADLINES, dealing=60.0)
 """Nobody is left out, however busy the machine is."""
 
 
 @pytest.fixture
 def place(tmp_path, request):
     """Make a federation of processes, with the deadlines that a test asks for."""
-    made = Processes(tmp_path, deadlines=getattr(request, "param", town.DEADLINES))
+    made = Processes(tmp_path, deadlines=getattr(request, "param", whole_peers.DEADLINES))
     yield made
     made.end()
 
@@ -24,13 +24,13 @@ def place(tmp_path, request):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [PATIENT], indirect=True, ids=["patient"])
 def test_processes_train_and_recover_to_the_bit_though_one_is_killed_and_one_frozen(place):
-    everybody = range(town.PEERS)
+    everybody = range(whole_peers.PEERS)
     for me in everybody:
         place.start(me)
     place.wait(place.have(everybody, "trained.safetensors"))
-    simulation = town.simulation()
+    simulation = whole_peers.simulation()
     trained = same([place.folder(me) / "trained.safetensors" for me in everybody])
-    expected = simulation.original.models[town.ROUNDS].astype(np.float32)
+    expected = simulation.original.models[whole_peers.ROUNDS].astype(np.float32)
     np.testing.assert_array_equal(trained, expected)
 
     place.send(3, signal.SIGSTOP)  # to be removed, and frozen
@@ -46,7 +46,7 @@ def test_processes_train_and_recover_to_the_bit_though_one_is_killed_and_one_fro
     kept = (0, 2, 4)
     place.wait(place.have(kept, "recovered-*.json"))
     recovered = same([place.folder(me) / f"recovered-{name[:16]}.safetensors" for me in kept])
-    wanted = simulation.recover((1, 3), reason="malicious", settings=town.SETTINGS)
+    wanted = simulation.recover((1, 3), reason="malicious", settings=whole_peers.SETTINGS)
     told = [
         json.loads((place.folder(me) / f"recovered-{name[:16]}.json").read_text()) for me in kept
     ]

@@ -1,0 +1,108 @@
+"""What others did that no honest peer does: told to the operator, counted, and kept.
+
+Rules: *caught* is who is proven to have cheated, *named* who did so without proof to others. Both
+survive a restart. What one peer does fills neither the log nor the disk: lines in a minute, names
+for one peer, pieces of evidence and their bytes are bounded.
+"""
+
+import json
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from pdlrecover.engines.peers.protocol.contracts import Store
+
+LOG = logging.getLogger("pdlrecover.peer")
+KEPT_BLAMES = 200
+KEPT_EVIDENCE, KEPT_EVIDENCE_BYTES = 1000, 1 << 28
+"""So many pieces of evidence are kept on disk, of so many bytes together."""
+TOLD_BLAMES = 20
+"""So many lines on one peer go to the log in a minute."""
+KEPT_NAMES = 8
+"""So many different things are kept of one peer that is named without proof."""
+_CAUGHT, _NAMED = "caught", "named"
+
+
+class Misconduct:
+    """How the others behave, as one peer sees it."""
+
+    def __init__(self, store: Store, folder: Path, names: Sequence[str]) -> None:
+        self._store, self._names, self._place = store, names, folder / "evidence"
+        self.blames: deque[dict[str, object]] = deque(maxlen=KEPT_BLAMES)
+        """The last ones."""
+        self.caught: dict[tuple[int, str], float] = self._recall(_CAUGHT)
+        """Who was proven to have cheated, how, and when first."""
+        self.named: dict[tuple[int, str], float] = self._recall(_NAMED)
+        """Who did, without proof to others, what no honest peer does; when first."""
+        self.counts: Counter[str] = Counter()
+        """`blames`, and pieces of `evidence`."""
+        self._evidence: set[tuple[object, ...]] = set()
+        self._told: Counter[int] = Counter()
+        self._minute = 0
+
+    def blame(
+        self, peer: int, what: str, evidence: tuple[bytes, ...] = (), step: tuple[object, ...] = ()
+    ) -> None:
+        """Take note of what a peer did; its evidence is kept once for each run and step."""
+        self.counts["blames"] += 1
+        facts: dict[str, object] = {"peer": peer, "what": what, "proven": bool(evidence)}
+        self.blames.append({**facts, "time": time.time()})
+        self.tell(logging.WARNING, peer, f"{self._names[peer]} {what}", facts)
+        if evidence:
+            self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
+        else:
+            self._note(_NAMED, self.named, peer, what, KEPT_NAMES)
+        if evidence and (peer, what, step) not in self._evidence:
+            self._evidence.add((peer, what, step))
+            self._keep_evidence(peer, evidence)
+
+    def tell(
+        self,
+        level: int,
+        peer: int,
+        text: str,
+        facts: dict[str, object],
+        error: Exception | None = None,
+    ) -> None:
+        """Log what a peer did, but not so often that it fills the log."""
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute = minute
+            self._told.clear()
+        self._told[peer] += 1
+        facts = {**facts, "name": self._names[peer]}
+        if self._told[peer] <= TOLD_BLAMES:
+            LOG.log(level, "%s", text, extra={"facts": facts}, exc_info=error)
+        elif self._told[peer] == TOLD_BLAMES + 1:
+            LOG.warning("%s: more of that is only counted for a minute", self._names[peer])
+
+    def _keep_evidence(self, peer: int, evidence: tuple[bytes, ...]) -> None:
+        """Write what proves a cheat, as long as there is room for it."""
+        self.counts["evidence"] += len(evidence)
+        try:
+            self._place.mkdir(exist_ok=True)
+            sizes = [path.stat().st_size for path in self._place.iterdir()]
+            if len(sizes) + len(evidence) > KEPT_EVIDENCE:
+                return
+            if sum(sizes) + sum(map(len, evidence)) > KEPT_EVIDENCE_BYTES:
+                return
+            for i, part in enumerate(evidence):
+                name = f"{int(time.time())}-{self.counts['blames']}-peer-{peer}-{i}.bin"
+                (self._place / name).write_bytes(part)
+        except OSError as error:
+            LOG.warning("evidence cannot be written: %s", error.strerror)
+
+    def _note(
+        self, name: str, known: dict[tuple[int, str], float], peer: int, what: str, most: int
+    ) -> None:
+        """Keep what a peer did, the first time it does it."""
+        if (peer, what) not in known and sum(p == peer for p, _ in known) < most:
+            known[peer, what] = time.time()
+            told = [[*key, at] for key, at in known.items()]
+            self._store.remember({name: json.dumps(told).encode()})
+
+    def _recall(self, name: str) -> dict[tuple[int, str], float]:
+        saved = self._store.recall(name)
+        return {(peer, what): at for peer, what, at in json.loads(saved)} if saved else {}

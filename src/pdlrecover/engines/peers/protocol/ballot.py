@@ -1,0 +1,229 @@
+"""Agreement on one set of dealers per step, so that no two sets are ever opened.
+
+Opening two sets of the same dealings would reveal their difference: perhaps one peer's update. So
+sub-secrets are sent only for a set that a quorum has settled, and at most one can be settled. This
+is the one-shot core of Tendermint (Buchman, Kwon, Milosevic 2018), with the set as the value.
+
+- Views follow each other by timeouts; leaders rotate with the steps, those first that dealt in
+  the last step where anything was dealt (see `leaders`), which is public and the same for all.
+- Nobody leaves a view before a quorum is in it or beyond, and everybody goes to a later one where
+  more peers than may lie are: so views neither run on in an outage nor drift apart.
+- The leader proposes a set. A peer gives it its *first vote* if it holds all of it and is not
+  locked on another set, or if the proposal shows a later quorum than its lock.
+- Who sees a quorum of first votes in its view locks on the set and gives its *final vote*.
+- A quorum of final votes of one view settles the set.
+- A quorum is more than (m + e)/2 peers, and enough to open: two quorums share an honest peer. A
+  vote is remembered durably before it is sent, with the set that it is for.
+- For a set that a quorum has voted for before, holding it is enough, even if one of its dealers
+  was proven to cheat since: others may be locked on it, or have settled it.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pdlrecover.engines.peers.protocol.messages import Held, Proposal, Vote
+
+MAX_VIEWS = 256
+"""Votes further ahead than this are not kept, nor is anybody followed further at once."""
+_Written = list[Any]
+
+
+def leaders(peers: Sequence[int], present: Sequence[int], step: int) -> tuple[int, ...]:
+    """Return who leads in the views of a step: those that were there last, then the others."""
+    there = [peer for peer in peers if peer in present] or list(peers)
+    turn = step % len(there)
+    return (*there[turn:], *there[:turn], *(peer for peer in peers if peer not in there))
+
+
+@dataclass(kw_only=True, eq=False)
+class Ballot:
+    """One peer's part in one step's agreement."""
+
+    me: int
+    order: tuple[int, ...]
+    """Who leads, one view after the other."""
+    quorum: int
+    liars: int
+    view: int = 0
+    locked_view: int = -1
+    locked: bytes = b""
+    settled: Proposal | None = None
+    cast: list[Vote] = field(default_factory=list)
+    """This peer's votes."""
+    proposed: Proposal | None = None
+    """This peer's last proposal."""
+    _proposals: dict[int, Proposal] = field(default_factory=dict)
+    _votes: dict[tuple[int, bool], dict[int, bytes]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    _valid: Proposal | None = None
+    _views: dict[int, int] = field(default_factory=dict)
+    """In which view every other peer is, as far as it has told."""
+
+    def leader(self, view: int) -> int:
+        """Return who proposes in a view."""
+        return self.order[view % len(self.order)]
+
+    @property
+    def must_propose(self) -> bool:
+        """Whether this peer leads the view and has not proposed in it."""
+        return self.leader(self.view) == self.me and self.view not in self._proposals
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether this peer knows a set that got a quorum, and can propose nothing else."""
+        return self._valid is not None
+
+    def propose(self, dealers: Sequence[Held]) -> Proposal:
+        """Return this peer's proposal: the set that got a quorum before, if any, or this one."""
+        since, chosen = -1, tuple(dealers)
+        if self._valid is not None:
+            since, chosen = self._valid.view, self._valid.dealers
+        self.proposed = Proposal(view=self.view, since=since, dealers=chosen)
+        self._proposals[self.view] = self.proposed
+        return self.proposed
+
+    def is_near(self, view: int) -> bool:
+        """Say whether a view is one that an honest peer may be in."""
+        return 0 <= view <= self.view + MAX_VIEWS
+
+    def hear_proposal(self, sender: int, proposal: Proposal) -> None:
+        """Take a proposal of a view's leader; the first one counts."""
+        if self.is_near(proposal.view) and sender == self.leader(proposal.view):
+            self._proposals.setdefault(proposal.view, proposal)
+            self.hear_view(sender, max(proposal.view, self._views.get(sender, 0)))
+
+    def hear_vote(self, sender: int, vote: Vote) -> None:
+        """Take a vote; the first one for its purpose counts."""
+        if self.is_near(vote.view):
+            self._votes[vote.view, vote.final].setdefault(sender, vote.choice)
+            self.hear_view(sender, max(vote.view, self._views.get(sender, 0)))
+
+    def hear_view(self, sender: int, view: int) -> None:
+        """Take the view that a peer is in; follow once more peers than may lie are ahead."""
+        self._views[sender] = min(view, self.view + MAX_VIEWS)
+        reached = sorted(self._views.values(), reverse=True)
+        if len(reached) > self.liars:
+            self.view = max(self.view, reached[self.liars])
+
+    def may_leave(self, here: Iterable[int]) -> bool:
+        """Say whether a quorum, of this peer and those that are here, has come to this view."""
+        there = sum(self._views.get(peer, -1) >= self.view for peer in here if peer != self.me)
+        return 1 + there >= self.quorum
+
+    def next_view(self) -> None:
+        """Give up on this view's leader."""
+        self.view += 1
+
+    def act(
+        self,
+        acceptable: Callable[[Proposal], bool],
+        held: Callable[[Proposal], bool] | None = None,
+    ) -> list[Vote]:
+        """Apply the rules; return the votes that this peer gives now.
+
+        `held` says whether this peer holds a set: enough where an earlier quorum is shown.
+        """
+        given: list[Vote] = []
+        proposal = self._proposals.get(self.view)
+        if proposal and not self._has_cast(final=False):
+            free = self.locked_view < 0 or self.locked == proposal.choice
+            shown = self.locked_view <= proposal.since < self.view and self._count(
+                proposal.since, False, proposal.choice
+            )
+            backed = shown or (self.locked_view >= 0 and free)
+            fits = held if held and backed else acceptable
+            other = self.settled is not None and self.settled.choice != proposal.choice
+            if (free or shown) and not other and fits(proposal):
+                given.append(self._give(False, proposal.choice))
+        if proposal and self._count(self.view, False, proposal.choice):
+            self._valid = proposal
+            if not self._has_cast(final=True):
+                self.locked_view, self.locked = self.view, proposal.choice
+                given.append(self._give(True, proposal.choice))
+        if self.settled is None:
+            final = self._settled_choices()
+            known = self._proposals.values()
+            self.settled = next((each for each in known if each.choice in final), None)
+        return given
+
+    def saved(self) -> bytes:
+        """Return what must survive a crash."""
+        lock = [self.locked_view, self.locked.hex()]
+        cast = [[vote.view, vote.final, vote.choice.hex()] for vote in self.cast]
+        voted = {vote.view for vote in self.cast}
+        told = {
+            "view": self.view,
+            "lock": lock,
+            "cast": cast,
+            "valid": _written(self._valid),
+            "proposed": _written(self.proposed),
+            "voted": [_written(self._proposals[v]) for v in sorted(voted & set(self._proposals))],
+        }
+        return json.dumps(told).encode()
+
+    def restore(self, saved: bytes) -> None:
+        """Go on after a crash: nothing is said twice in different words.
+
+        If something was said in the last view, that is in the next one.
+        """
+        told = json.loads(saved)
+        votes, self.proposed = words(saved)
+        self.locked_view, self.locked = told["lock"][0], bytes.fromhex(told["lock"][1])
+        self._valid = _read(told["valid"])
+        self.cast = list(votes)
+        for vote in votes:
+            self._votes[vote.view, vote.final][self.me] = vote.choice
+        for known in (self.proposed, self._valid, *map(_read, told["voted"])):
+            if known is not None:
+                self._proposals[known.view] = known
+        spoken = {vote.view for vote in votes} | ({self.proposed.view} if self.proposed else set())
+        self.view = told["view"] + (told["view"] in spoken)
+
+    def _give(self, final: bool, choice: bytes) -> Vote:
+        vote = Vote(view=self.view, final=final, choice=choice)
+        self.cast.append(vote)
+        self._votes[self.view, final][self.me] = choice
+        return vote
+
+    def _has_cast(self, *, final: bool) -> bool:
+        return any(vote.view == self.view and vote.final == final for vote in self.cast)
+
+    def _count(self, view: int, final: bool, choice: bytes) -> bool:
+        """Say whether a quorum voted so."""
+        votes = self._votes.get((view, final), {})
+        return Counter(votes.values())[choice] >= self.quorum
+
+    def _settled_choices(self) -> set[bytes]:
+        """Return what a quorum gave its final votes in one view, whoever proposed it in which."""
+        counted = (
+            Counter(votes.values())
+            for (_, final), votes in self._votes.items()
+            if final and len(votes) >= self.quorum
+        )
+        return {choice for each in counted for choice in each if each[choice] >= self.quorum}
+
+
+def words(saved: bytes) -> tuple[tuple[Vote, ...], Proposal | None]:
+    """Return the votes and the last proposal of a ballot that was saved."""
+    told = json.loads(saved)
+    votes = (Vote(view=v, final=f, choice=bytes.fromhex(choice)) for v, f, choice in told["cast"])
+    return tuple(votes), _read(told["proposed"])
+
+
+def _written(proposal: Proposal | None) -> _Written | None:
+    if proposal is None:
+        return None
+    dealers = [[held.dealer, held.digest.hex()] for held in proposal.dealers]
+    return [proposal.view, proposal.since, dealers]
+
+
+def _read(written: _Written | None) -> Proposal | None:
+    if written is None:
+        return None
+    view, since, dealers = written
+    chosen = tuple(Held(dealer=d, digest=bytes.fromhex(digest)) for d, digest in dealers)
+    return Proposal(view=view, since=since, dealers=chosen)

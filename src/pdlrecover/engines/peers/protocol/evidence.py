@@ -1,0 +1,195 @@
+"""Proof of a cheat: words of its author that exclude each other, or shares that do not fit.
+
+Rules:
+
+- Evidence is whole messages, as they were signed: two of the cheat's own that exclude each other,
+  or one of a witness, `Misdealt` or `Equivocation`, with what the cheat signed in it.
+- It convinces whoever has the peers' public keys and the tolerance: see `proven`.
+"""
+
+from collections.abc import Callable, Sequence
+
+from pdlrecover.engines.peers.protocol import codec, dealing
+from pdlrecover.engines.peers.protocol.dealing import CHECKS, NONCE_BYTES, Kind, Public
+from pdlrecover.engines.peers.protocol.effects import Blame, Effect
+from pdlrecover.engines.peers.protocol.messages import (
+    Body,
+    Dealing,
+    Envelope,
+    Equivocation,
+    Header,
+    Misdealt,
+    Proposal,
+    SubSecret,
+    Vote,
+)
+from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.errors import CodecError, MessageError
+from pdlrecover.sharing import Scheme
+
+Verify = Callable[[int, bytes, bytes], bool]
+"""Says whether a peer signed this: (peer, what, signature)."""
+MAX_PASSED_ON = 1 << 16
+"""Larger proofs are kept, and not passed on."""
+_STATEMENT_BYTES = 32 + codec.SIGNATURE
+
+
+class EquivocationWatch:
+    """What the peers have signed in one step, and who was caught contradicting itself.
+
+    The first message of each purpose is kept, to compare later ones with. Once a peer is proven to
+    contradict itself in one kind of message, no more of that kind is said or looked at in the step:
+    a cheat makes others send little.
+    """
+
+    def __init__(self, context: RunContext, place: Header) -> None:
+        self._context, self._place = context, place
+        self._first: dict[tuple[object, ...], Envelope] = {}
+        self.caught: set[tuple[int, type]] = set()
+        """Who has been proven to contradict itself, and in what kind of message."""
+
+    def compare(self, envelope: Envelope, *purpose: object) -> list[Effect]:
+        """Blame a sender that signs two different things for one purpose, and tell the others."""
+        kind = envelope.header.sender, type(envelope.body)
+        first = self._first.setdefault((*kind, *purpose), envelope)
+        if first.signed == envelope.signed or kind in self.caught:
+            return []
+        self.caught.add(kind)
+        return raise_alarm(self._context, self._place, first, envelope)
+
+    def judge(self, envelope: Envelope, body: Equivocation) -> list[Effect]:
+        """Look at a proof that a peer contradicts itself; if it is none, blame who sent it."""
+        kind = body.accused, subject(body)
+        if kind in self.caught:
+            return []
+        if not equivocates(self._context.crypto.verify, envelope.header, body):
+            return [Blame(peer=envelope.header.sender, what="accused a peer without proof")]
+        self.caught.add(kind)
+        what = "signed two different things for one purpose"
+        return [Blame(peer=body.accused, what=what, evidence=(envelope.data,))]
+
+
+def raise_alarm(
+    context: RunContext, place: Header, first: Envelope, second: Envelope
+) -> list[Effect]:
+    """Blame the sender of two messages that exclude each other, and pass the proof on."""
+    sender = first.header.sender
+    what = f"signed two different {type(first.body).__name__}s for one purpose"
+    blame = Blame(peer=sender, what=what, evidence=(first.data, second.data))
+    if max(len(first.data), len(second.data)) > MAX_PASSED_ON:
+        return [blame]
+    proof = Equivocation(accused=sender, first=first.data, second=second.data)
+    return [blame, *context.broadcast(place, proof)]
+
+
+def subject(body: Equivocation) -> type[Body]:
+    """Return what kind of words this claims to be about; `Dealing` if about a dealer's statements.
+
+    Nothing is checked.
+    """
+    if len(body.first) == len(body.second) == _STATEMENT_BYTES:
+        return Dealing
+    try:
+        return codec.decode_header(body.first)[1]
+    except CodecError:
+        return Equivocation
+
+
+def equivocates(verify: Verify, header: Header, body: Equivocation) -> bool:
+    """Say whether the accused signed both, and both cannot be honest."""
+    if subject(body) is Dealing:
+        binding = dealing.binding_of(header, body.accused)
+        return body.first[:32] != body.second[:32] and all(
+            verify(body.accused, dealing.statement(binding, part[:32]), part[32:])
+            for part in (body.first, body.second)
+        )
+    try:
+        first, second = codec.decode(body.first), codec.decode(body.second)
+    except CodecError:
+        return False
+    return (
+        first.header.sender == body.accused
+        and first.header.federation == header.federation
+        and contradict(verify, first, second)
+    )
+
+
+def contradict(verify: Verify, first: Envelope, second: Envelope) -> bool:
+    """Say whether one peer signed both messages, and no honest peer signs both."""
+    return (
+        _place(first.header) == _place(second.header)
+        and _purpose(first) is not None
+        and _purpose(first) == _purpose(second)
+        and first.signed != second.signed
+        and all(verify(e.header.sender, e.signed, e.signature) for e in (first, second))
+    )
+
+
+def flaw(verify: Verify, kind: Kind, header: Header, body: Misdealt) -> str:
+    """Return what is wrong with an accusation; nothing if the dealer did send such a row.
+
+    The header is the accuser's.
+    """
+    binding = dealing.binding_of(header, body.dealer)
+    public = Public(commitments=body.commitments, proof=body.proof)
+    signed = dealing.statement(binding, public.digest(binding, masks=kind.masks))
+    fits = (
+        dealing.is_shaped(kind, public)
+        and verify(body.dealer, signed, body.statement)
+        and dealing.committed(public, header.sender, body.private)
+    )
+    if not fits:
+        return "accused a dealer without proof"
+    row = dealing.row_of(kind, binding, public, header.sender, body.private)
+    if row is not None and dealing.check_public(kind, public):
+        return "accused an honest dealer"
+    return ""
+
+
+def proven(scheme: Scheme, verify: Verify, parts: Sequence[bytes]) -> tuple[int, str]:
+    """Return who cheated, and how, by the evidence that a peer has kept; raise if it is none.
+
+    It takes nothing that only peers know. How long a row should be is not known here, either: rows
+    that are only too long or too short for their step prove nothing.
+    """
+    envelopes = [codec.decode(part) for part in parts]
+    for each in envelopes:
+        if not verify(each.header.sender, each.signed, each.signature):
+            raise MessageError(f"this evidence is not signed by peer {each.header.sender}")
+    match [each.body for each in envelopes]:
+        case [Misdealt() as body]:
+            header = envelopes[0].header
+            if any(not flaw(verify, kind, header, body) for kind in _kinds(scheme, body)):
+                return body.dealer, f"dealt peer {header.sender} shares that do not fit"
+        case [Equivocation() as body] if equivocates(verify, envelopes[0].header, body):
+            return body.accused, f"signed two different {subject(body).__name__}s for one purpose"
+        case [_, _] if contradict(verify, *envelopes):
+            what = type(envelopes[0].body).__name__
+            return envelopes[0].header.sender, f"signed two different {what}s for one purpose"
+    raise MessageError("this evidence proves nothing: an honest peer may have signed all of it")
+
+
+def _kinds(scheme: Scheme, body: Misdealt) -> list[Kind]:
+    """Return what may have been dealt, by the length of the row; the statement fits one of it."""
+    blocks = max(1, (len(body.private) - NONCE_BYTES) // 8 - CHECKS)
+    vector, dot = scheme.quorums.vector_degree, scheme.quorums.dot_degree
+    return [
+        Kind(scheme=scheme, blocks=blocks, degree=vector, masks=False),
+        Kind(scheme=scheme, blocks=blocks, degree=dot, masks=True),
+    ]
+
+
+def _place(header: Header) -> tuple[object, ...]:
+    return header.federation, header.run, header.step, header.sender, header.log, header.asked
+
+
+def _purpose(envelope: Envelope) -> tuple[object, ...] | None:
+    match envelope.body:
+        case Proposal(view=view):
+            return Proposal, view
+        case Vote(view=view, final=final):
+            return Vote, view, final
+        case SubSecret(choice=choice):
+            return SubSecret, choice
+        case _:
+            return None

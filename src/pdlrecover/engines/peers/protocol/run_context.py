@@ -1,0 +1,125 @@
+"""Who takes part in a run, with what keys, by which quorums; and how a message to them is made."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pdlrecover.engines.peers.protocol import codec
+from pdlrecover.engines.peers.protocol.contracts import Crypto
+from pdlrecover.engines.peers.protocol.deadlines import Deadlines
+from pdlrecover.engines.peers.protocol.dealing import Dealt, Kind
+from pdlrecover.engines.peers.protocol.effects import Send
+from pdlrecover.engines.peers.protocol.messages import EVERYBODY, Body, Header
+from pdlrecover.errors import ToleranceError
+from pdlrecover.field import Elements
+from pdlrecover.sharing import Scheme
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunContext:
+    """The peers of one run, as one of them sees it."""
+
+    me: int
+    peers: tuple[int, ...]
+    """Who takes part, in order: everybody in training, the kept peers in a recovery."""
+    scheme: Scheme
+    crypto: Crypto
+    federation: bytes
+    run: bytes
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    names: tuple[str, ...] = ()
+    """What all peers of the federation are called, for people."""
+
+    def __post_init__(self) -> None:
+        if self.quorum > len(self.peers):
+            raise ToleranceError(
+                f"a step takes {self.quorum} peers, and {len(self.peers)} take part; remove fewer"
+            )
+
+    @property
+    def quorum(self) -> int:
+        """How many peers settle a set: two quorums share an honest peer, and each can open."""
+        liars = self.scheme.quorums.tolerance.liars
+        return max((len(self.peers) + liars) // 2 + 1, self.scheme.quorums.dot)
+
+    @property
+    def trusted(self) -> int:
+        """So many peers that say the same are believed: more than may collude or lie."""
+        tolerance = self.scheme.quorums.tolerance
+        return max(tolerance.colluders, tolerance.liars) + 1
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Everybody but this peer."""
+        return tuple(peer for peer in self.peers if peer != self.me)
+
+    def name(self, peer: int) -> str:
+        """Return what a peer is called."""
+        return self.names[peer] if peer < len(self.names) else f"peer {peer}"
+
+    def send(self, place: Header, body: Body, to: int) -> Send:
+        """Return a signed message to one peer, about the place that this header names."""
+        return Send(to=to, data=self._signed(place, body, to), kind=type(body).__name__)
+
+    def broadcast(self, place: Header, body: Body) -> list[Send]:
+        """Return a signed message to all others."""
+        data, kind = self._signed(place, body, EVERYBODY), type(body).__name__
+        return [Send(to=peer, data=data, kind=kind) for peer in self.others]
+
+    def place(
+        self,
+        step: int,
+        log: bytes,
+        asked: bytes,
+        round: int,  # noqa: A002
+    ) -> Header:
+        """Return the header of this peer's messages about a step."""
+        return Header(
+            federation=self.federation,
+            run=self.run,
+            step=step,
+            round=round,
+            sender=self.me,
+            recipient=EVERYBODY,
+            log=log,
+            asked=asked,
+        )
+
+    def _signed(self, place: Header, body: Body, to: int) -> bytes:
+        header = Header(**{**vars(place), "recipient": to})
+        return codec.encode(header, body, self.crypto.sign)
+
+
+class Task(Protocol):
+    """The arithmetic of one step: what is dealt, what this peer says, and how it opens."""
+
+    @property
+    def round(self) -> int:
+        """The training round it is about."""
+
+    @property
+    def asked(self) -> bytes:
+        """The digest of the request, which must be the same at all peers."""
+
+    @property
+    def kind(self) -> Kind | None:
+        """What every peer deals; None if only stored shares are opened."""
+
+    @property
+    def least_dealers(self) -> int:
+        """How many dealers a set must have."""
+
+    @property
+    def size(self) -> int:
+        """How many elements a sub-secret has."""
+
+    def deal(self, binding: bytes, seed: bytes) -> Dealt:
+        """Compute what this peer contributes, and deal it."""
+
+    def sub_secret(self, rows: dict[int, Elements]) -> Elements | None:
+        """Return this peer's sub-secret, given its rows of the settled dealings; None: has none."""
+
+    def open(self, parts: dict[int, Elements]) -> tuple[Elements, tuple[int, ...]] | None:
+        """Return the opened integers and who lied; None if that takes more sub-secrets."""
+
+    def stored(self, rows: dict[int, Elements]) -> dict[int, Elements]:
+        """Return which of the rows are to be kept with the entry."""

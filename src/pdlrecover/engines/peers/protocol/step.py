@@ -1,0 +1,427 @@
+"""One step at one peer: deal, receipts, agreement, sub-secrets, opening. Without any input/output.
+
+1. Every peer deals, sealed and proven (see `dealing`), and waits for all others or the deadline.
+2. It sends a receipt: whose dealings it holds.
+3. The leader proposes those dealers whose dealings a quorum holds, and the peers settle the set by
+   two rounds of votes (see `ballot`). A peer votes only for what it holds whole.
+4. Who holds all of the set sends its sub-secret; who does not only listens.
+5. As soon as the sub-secrets at hand lie on one polynomial, with enough to spare for the liars
+   that may be among them, the answer is public.
+
+Steps that open stored shares only start with 4. What may have been lost is sent again.
+"""
+
+from collections.abc import Iterable
+
+from pdlrecover.engines.peers.protocol import dealing
+from pdlrecover.engines.peers.protocol.ballot import Ballot, leaders
+from pdlrecover.engines.peers.protocol.dealing import Dealt, Public
+from pdlrecover.engines.peers.protocol.effects import (
+    Blame,
+    Commit,
+    Compute,
+    Effect,
+    Keep,
+    Note,
+    Remember,
+)
+from pdlrecover.engines.peers.protocol.evidence import EquivocationWatch
+from pdlrecover.engines.peers.protocol.holdings import Holdings
+from pdlrecover.engines.peers.protocol.messages import (
+    NOTHING,
+    Dealing,
+    Envelope,
+    Equivocation,
+    Header,
+    Held,
+    LogEntry,
+    Misdealt,
+    Proposal,
+    Receipt,
+    SubSecret,
+    Vote,
+)
+from pdlrecover.engines.peers.protocol.rows import Row
+from pdlrecover.engines.peers.protocol.run_context import RunContext, Task
+from pdlrecover.engines.peers.protocol.states import HELPS, TAKES, Move, StepState, moved
+from pdlrecover.engines.peers.protocol.step_memory import Kept, PreviousStep, Promise
+from pdlrecover.field import Elements
+
+MAX_CHOICES = 4
+"""Sub-secrets of one peer for so many different sets are kept."""
+DEALING_PATIENCE = 4
+"""A dealing is sent again to a silent peer after so many times the usual wait."""
+PATIENCE = 3
+"""After it has said its own so many times again, a peer says whose sub-secrets are missing."""
+LONGEST_PAUSE = 8
+"""What may have been lost is sent again at least every so many times the usual wait."""
+LONGEST_VIEW = 8
+"""A view lasts up to so many times as long as the first."""
+
+
+class Step:
+    """The state machine of one step; see `states` for its table."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        task: Task,
+        place: Header,
+        present: tuple[int, ...],
+        now: float,
+        memory: bytes | None,
+        rows: Iterable[Row] = (),
+        before: Kept | None = None,
+    ) -> None:
+        """`present` are those that are waited for, and lead first.
+
+        `memory` and `rows` were kept of this step before a crash, `before` is of the step before.
+        """
+        self.context, self.task, self.place = context, task, place
+        self.state = StepState.COMPUTING if task.kind else StepState.OPENING
+        self.holdings = Holdings(context, task, place, present)
+        self.ballot = Ballot(
+            me=context.me,
+            order=leaders(context.peers, present, place.step),
+            quorum=context.quorum,
+            liars=context.scheme.quorums.tolerance.liars,
+        )
+        self.seed, self._own = dealing.new_seed(), b""
+        if memory:
+            promise = Promise.restored(memory)
+            self.seed, self._own = promise.seed, promise.dealt
+            self.ballot.restore(promise.now["ballot"].encode())
+            self.holdings.restore(rows)
+        self.wake_at = now + context.deadlines.resend
+        self._before = before
+        self._dealt: Dealt | None = None
+        self._mine: Elements | None = None
+        self._choice = NOTHING
+        self._dealers: tuple[Held, ...] = ()
+        self._parts: dict[bytes, dict[int, Elements]] = {}
+        self._watch = EquivocationWatch(context, place)
+        self._heard_at: dict[int, float] = {}
+        self._resend_at, self._pause = self.wake_at, context.deadlines.resend
+        self._timed_view, self._resent = -1, 0
+        self._deadline = self._propose_at = self._view_at = float("inf")
+        self._deal_again_at = float("inf")
+
+    def heard(self, peer: int, now: float) -> None:
+        """Wait for this peer, too: it is there."""
+        self.holdings.expected.add(peer)
+        self._heard_at[peer] = now
+
+    def begin(self) -> list[Effect]:
+        """Start: compute what is to be dealt, or open what is stored."""
+        if self.task.kind is None:
+            return [*self._say_sub_secret(), *self._try_open()]
+        binding = dealing.binding_of(self.place, self.context.me)
+        return [Compute(step=self.place.step, binding=binding, seed=self.seed, deal=self.task.deal)]
+
+    def contribute(self, dealt: Dealt, now: float) -> list[Effect]:
+        """Send what this peer has dealt, unless it has dealt something else before a crash."""
+        if self.state is not StepState.COMPUTING:
+            return []
+        self._move(Move.DEALT)
+        self._rest(now)
+        self._deadline = now + self.context.deadlines.dealing
+        self._deal_again_at = now + DEALING_PATIENCE * self.context.deadlines.resend
+        return [*self._deal(dealt), *self._progress(now)]
+
+    def takes(self, kind: type) -> bool:
+        """Say whether messages of this kind are looked at."""
+        return kind in TAKES[self.state] or (self._helps and kind in HELPS)
+
+    def take(self, envelope: Envelope, now: float) -> list[Effect]:
+        """Take a message of this step, whose signature and header are checked."""
+        body, sender = envelope.body, envelope.header.sender
+        if not self.takes(type(body)):
+            return []
+        effects: list[Effect] = []
+        match body:
+            case Dealing():
+                effects = self.holdings.take(sender, body)
+            case Receipt():
+                effects = self.holdings.hear(sender, body)
+                self.ballot.hear_view(sender, body.view)
+            case Proposal() if self._may_propose(sender, body):
+                effects = self._watch.compare(envelope, body.view)
+                self.ballot.hear_proposal(sender, body)
+            case Vote() if self.ballot.is_near(body.view):
+                effects = self._watch.compare(envelope, body.view, body.final)
+                self.ballot.hear_vote(sender, body)
+            case SubSecret() if len(body.values) != self.task.size:
+                effects = [Blame(peer=sender, what="sent a sub-secret of the wrong size")]
+            case SubSecret() if self._may_choose(sender, body.choice):
+                effects = self._watch.compare(envelope, body.choice)
+                self._parts.setdefault(body.choice, {}).setdefault(sender, body.values)
+                effects += self._try_open()
+            case Misdealt():
+                effects = self.holdings.judge(envelope, body)
+            case Equivocation():
+                effects = self._watch.judge(envelope, body)
+                if (body.accused, Dealing) in self._watch.caught:
+                    self.holdings.leave_out(body.accused)
+        return [*effects, *self._progress(now)]
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due by the clock."""
+        effects: list[Effect] = []
+        if now >= self._view_at and self.state is StepState.AGREEING:
+            effects += self._leave_view(now)
+        effects += self._progress(now)
+        if now >= self._resend_at:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE * self.context.deadlines.resend)
+            self._resend_at = now + self._pause
+            effects += self._again(now)
+            self._resent += 1
+            if self._resent == PATIENCE and self.state is StepState.OPENING:
+                effects.append(self._say_who_is_missing())
+        self._set_alarm(now)
+        return effects
+
+    def overtaken(self) -> None:
+        """Stop taking part: the others have this step behind them."""
+        self._move(Move.OVERTAKEN)
+
+    def caught_up(self, entry: LogEntry) -> Commit:
+        """Finish with what the others have opened; keep the rows if they are all here."""
+        self._move(Move.CAUGHT_UP)
+        return self._result(entry)
+
+    def diverged(self) -> None:
+        """Stop for good."""
+        self._move(Move.DIVERGED)
+
+    def _move(self, move: Move) -> None:
+        self.state = moved(self.state, move)
+
+    def _rest(self, now: float) -> None:
+        """Say nothing again for a while: the step has come further."""
+        self._pause = self.context.deadlines.resend
+        self._resend_at = now + self._pause
+
+    @property
+    def _helps(self) -> bool:
+        """Whether this peer has settled the set, and others perhaps not: it has waited for them."""
+        waits = self.state is StepState.OPENING and self._resent > 0
+        return waits and self.task.kind is not None
+
+    def _set_alarm(self, now: float) -> None:
+        agreeing = self.state is StepState.AGREEING
+        alarms = [self._resend_at]
+        if self.state is StepState.GATHERING:
+            alarms.append(self._deadline)
+        if agreeing:
+            alarms.append(self._view_at)
+        if agreeing and self.ballot.must_propose and now < self._propose_at:
+            alarms.append(self._propose_at)
+        self.wake_at = min(alarms)
+
+    def _progress(self, now: float) -> list[Effect]:
+        """Go as far as what is here allows."""
+        effects: list[Effect] = []
+        if self.state is StepState.GATHERING and self.holdings.complete:
+            self._move(Move.ALL_HERE)
+            effects += self._tell_receipt(now)
+        if self.state is StepState.GATHERING and now >= self._deadline:
+            self._move(Move.DEADLINE)
+            effects += self._tell_receipt(now)
+        if self._helps or self.state in (
+            StepState.GATHERING,
+            StepState.AGREEING,
+            StepState.COMPUTING,
+        ):
+            effects += self._agree(now)
+        if self.ballot.settled and self.state in (
+            StepState.COMPUTING,
+            StepState.GATHERING,
+            StepState.AGREEING,
+        ):
+            self._move(Move.DECIDED)
+            self._rest(now)
+            self._choice = self.ballot.settled.choice
+            self._dealers = self.ballot.settled.dealers
+            said = self._say_sub_secret()
+            if self.task.kind and self.task.kind.masks:
+                effects.append(self._promise())
+            effects += [*said, *self._try_open()]
+        self._set_alarm(now)
+        return effects
+
+    def _tell_receipt(self, now: float) -> list[Effect]:
+        self._rest(now)
+        self._start_view(now)
+        return self._receipt()
+
+    def _receipt(self) -> list[Effect]:
+        body = self.holdings.receipt(self.ballot.view)
+        return [*self.context.broadcast(self.place, body)]
+
+    def _start_view(self, now: float) -> None:
+        self._timed_view = self.ballot.view
+        self._propose_at = now + self.context.deadlines.receipts
+        self._view_at = now + self.context.deadlines.view * min(1 + self.ballot.view, LONGEST_VIEW)
+
+    def _leave_view(self, now: float) -> list[Effect]:
+        """Go to the next view, if a quorum of those heard from lately is in this one or beyond."""
+        lately = now - 2 * LONGEST_PAUSE * self.context.deadlines.resend
+        if not self.ballot.may_leave(peer for peer, at in self._heard_at.items() if at >= lately):
+            self._view_at = now + self.context.deadlines.view
+            return []
+        self.ballot.next_view()
+        self._start_view(now)
+        facts: dict[str, object] = {"view": self.ballot.view}
+        note = Note(text="no set was settled in time, the next leads", facts=facts)
+        return [note, self._promise(), *self._receipt()]
+
+    def _agree(self, now: float) -> list[Effect]:
+        """Propose if it is this peer's turn, and vote; say so where others came to a later view."""
+        sends: list[Effect] = []
+        agreeing = self.state is StepState.AGREEING
+        if self.ballot.view != self._timed_view and (agreeing or self._helps):
+            self._start_view(now)
+            sends += self._receipt() if self._helps else []
+        if self.ballot.must_propose and (agreeing or self._helps):
+            in_time = now < self._propose_at
+            found = self.holdings.proposable(in_time=in_time) if agreeing else self._dealers
+            if found or self.ballot.is_bound:
+                proposal = self.ballot.propose(found or ())
+                sends += self.context.broadcast(self.place, proposal)
+        given = self.ballot.act(self.holdings.accepts, self.holdings.holds)
+        for vote in given:
+            sends += self.context.broadcast(self.place, vote)
+        if not sends:
+            return []
+        saved: list[Effect] = [self._promise()]
+        if any(not vote.final for vote in given):
+            saved += self._keep_rows()
+        return [*saved, *sends]
+
+    def _keep_rows(self) -> list[Effect]:
+        """Keep what this peer has come to hold; masks are stored nowhere else."""
+        rows = self.holdings.unsaved()
+        stored = self.task.kind is not None and not self.task.kind.masks
+        return [Keep(step=self.place.step, rows=rows, stored=stored)] if rows else []
+
+    def _promise(self) -> Remember:
+        """Keep the seed and the votes under this step's number, however far the run has come."""
+        promise = Promise(seed=self.seed, dealt=self._own, now=self._kept(), before=self._before)
+        return Remember(step=self.place.step, value=promise.saved())
+
+    def _kept(self) -> Kept:
+        masks = self.task.kind is not None and self.task.kind.masks
+        values = (
+            self._mine.astype("<i8").tobytes().hex() if masks and self._mine is not None else None
+        )
+        return {"ballot": self.ballot.saved().decode(), "values": values}
+
+    def said(self) -> PreviousStep:
+        """Return what this peer said in this step, for those that still need it."""
+        part = None
+        if self._mine is not None:
+            part = SubSecret(choice=self._choice, values=self._mine)
+        return PreviousStep(
+            place=self.place,
+            votes=tuple(self.ballot.cast),
+            part=part,
+            kept=self._kept(),
+            proposal=self.ballot.proposed,
+        )
+
+    def _say_sub_secret(self) -> list[Effect]:
+        rows = self.holdings.rows(self._dealers)
+        self._mine = None if rows is None else self.task.sub_secret(rows)
+        if self._mine is None:
+            facts: dict[str, object] = {"step": self.place.step}
+            return [Note(text="shares are missing here, this peer only listens", facts=facts)]
+        self._parts.setdefault(self._choice, {})[self.context.me] = self._mine
+        body = SubSecret(choice=self._choice, values=self._mine)
+        return [*self.context.broadcast(self.place, body)]
+
+    def _say_who_is_missing(self) -> Note:
+        here = self._parts.get(self._choice, {})
+        missing = ", ".join(self.context.name(p) for p in self.context.peers if p not in here)
+        facts: dict[str, object] = {"step": self.place.step, "round": self.place.round}
+        return Note(
+            text=f"round {self.place.round} waits for sub-secrets of {missing}: they are "
+            "away, or do not have the shares of that round (any more); if too few have them, this "
+            "run cannot go on",
+            facts=facts,
+        )
+
+    def _may_propose(self, sender: int, body: Proposal) -> bool:
+        """Say whether to look at a proposal: its view's leader names everybody at most."""
+        is_leader = self.ballot.leader(body.view) == sender and self.ballot.is_near(body.view)
+        return is_leader and len(body.dealers) <= len(self.context.peers)
+
+    def _may_choose(self, sender: int, choice: bytes) -> bool:
+        """Say whether to look at a sub-secret: one sender may name a few sets, no more."""
+        named = [c for c, parts in self._parts.items() if sender in parts]
+        return choice in named or len(named) < MAX_CHOICES
+
+    def _try_open(self) -> list[Effect]:
+        if self.state is not StepState.OPENING:
+            return []
+        found = self.task.open(self._parts.get(self._choice, {}))
+        if found is None:
+            return []
+        values, liars = found
+        self._move(Move.OPENS)
+        blames = [Blame(peer=peer, what="sent a wrong sub-secret") for peer in liars]
+        return [*blames, self._result(LogEntry(dealers=self._dealers, values=values))]
+
+    def _result(self, entry: LogEntry) -> Commit:
+        rows = self.holdings.rows(entry.dealers)
+        return Commit(entry=entry, shares={} if rows is None else self.task.stored(rows))
+
+    def _deal(self, dealt: Dealt) -> list[Effect]:
+        """Deal to all others; which dealing it is, is kept before anybody sees it."""
+        digest = self.holdings.digest_of(self.context.me, dealt.public)
+        if self._own not in (b"", digest):
+            self.holdings.expected.discard(self.context.me)
+            facts: dict[str, object] = {"step": self.place.step}
+            text = (
+                "what this peer deals came out otherwise than before it was restarted: it deals "
+                "nothing in this step, and the others go on without it"
+            )
+            return [Note(text=text, facts=facts)]
+        self._own, self._dealt = digest, dealt
+        self.holdings.hold_own(dealt)
+        return [self._promise(), *self._deal_to(self.context.others)]
+
+    def _deal_to(self, peers: tuple[int, ...]) -> list[Effect]:
+        if self._dealt is None:
+            return []
+        public: Public = self._dealt.public
+        own = self.holdings.own_statement
+        sends: list[Effect] = []
+        for peer in peers:
+            sealed_for = self.holdings.seal_context(self.context.me, peer)
+            sealed = self.context.crypto.seal(peer, self._dealt.private[peer], sealed_for)
+            body = Dealing(
+                commitments=public.commitments, proof=public.proof, statement=own, sealed=sealed
+            )
+            sends.append(self.context.send(self.place, body, peer))
+        return sends
+
+    def _again(self, now: float) -> list[Effect]:
+        """Say again what may have been lost.
+
+        Dealings are large, and peers that are silent are likely to be waiting for others' or to be
+        slow: those get them again later than the rest.
+        """
+        sends: list[Effect] = []
+        if self.state in (StepState.GATHERING, StepState.AGREEING):
+            sends += self._deal_to(self.holdings.lacking_mine(silent=now >= self._deal_again_at))
+        if self.state is StepState.AGREEING or self._helps:
+            sends += self._receipt()
+        if self.state in (StepState.AGREEING, StepState.OPENING):
+            if self.ballot.proposed:
+                sends += self.context.broadcast(self.place, self.ballot.proposed)
+            for vote in self.ballot.cast:
+                sends += self.context.broadcast(self.place, vote)
+        if self.state is StepState.OPENING and self._mine is not None:
+            body = SubSecret(choice=self._choice, values=self._mine)
+            sends += self.context.broadcast(self.place, body)
+        return sends

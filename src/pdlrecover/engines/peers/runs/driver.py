@@ -1,0 +1,308 @@
+"""Drives a training or recovery method between peers: its requests become steps of the protocol.
+
+Rules:
+
+- The method is the same generator that the simulation runs. It is a function of the answers it
+  gets, and those are the public log; so all peers go through the same requests, and a peer that
+  was away is where the others are once it has fed its method the entries it missed.
+- Each peer computes its own update alone, and nobody else's.
+- A stored sum is over those kept peers that dealt in that round, at least c + 2 of them, or the
+  run ends. A pair is over those that dealt in both of its rounds; of fewer than c + 2 it is as if
+  it were zero: nothing of it is opened, and rounds that would need it are exact ones. Where pairs
+  are opened (`open_pairs`, delta-grad), the method subtracts two sums by itself, each over those
+  that dealt in it: there who was away in one of the two is not left out of the other.
+- A recovery that asks for updates at a model and round of the training itself, as every one does at
+  the start, is answered from the stored sum: nobody's update is opened twice, in two sums. That
+  lasts until the two models part: after the first round in which a removed peer dealt.
+- A peer that lacks a share that a step needs does not answer in it.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pdlrecover.engines import encoding
+from pdlrecover.engines.ledger import Ledger
+from pdlrecover.engines.peers.protocol.contracts import Store
+from pdlrecover.engines.peers.protocol.messages import LogEntry
+from pdlrecover.engines.peers.protocol.run_context import RunContext, Task
+from pdlrecover.engines.peers.protocol.tasks import FreshSum, MaskedDots, StoredSum
+from pdlrecover.engines.peers.runs.participation import Participation
+from pdlrecover.engines.traffic import Traffic
+from pdlrecover.errors import PlanError
+from pdlrecover.field import F61, Elements, FixedPoint
+from pdlrecover.recovery.removal import check_company
+from pdlrecover.recovery.requests import (
+    Direction,
+    Dots,
+    Individual,
+    Method,
+    Past,
+    Removed,
+    Request,
+    Stepped,
+    Update,
+    Vector,
+)
+from pdlrecover.recovery.schedule import MAX_BUFFER
+from pdlrecover.sharing import Shares
+
+Contribute = Callable[[int, Vector], encoding.Integers]
+
+
+class Driver:
+    """One method's run at one peer."""
+
+    def __init__(
+        self,
+        *,
+        context: RunContext,
+        method: Method,
+        code: FixedPoint,
+        store: Store,
+        contribute: Contribute,
+        history: bytes | None = None,
+        observer: Callable[[Stepped], None] | None = None,
+    ) -> None:
+        """`history` is the training run whose stored sums a recovery uses."""
+        self.context, self._method, self._code = context, method, code
+        self._store, self._contribute, self._history = store, contribute, history
+        self._observer = observer
+        self.model: Vector | None = None
+        """What the method came to, once it has."""
+        self.at: Vector | None = None
+        """The model that the step under way asks for updates at, if it does."""
+        self.round = 0
+        quorums = context.scheme.quorums
+        self._least = max(quorums.tolerance.colluders + 2, context.quorum)
+        if self._least > len(context.peers):
+            raise PlanError(
+                f"a sum must be of {self._least} peers at least, so that no coalition can subtract "
+                f"its way to one of them, and {len(context.peers)} take part"
+            )
+        traffic = Traffic(
+            quorums=quorums, parameters=code.length - 1, rounds=1, taking_part=len(context.peers)
+        )
+        self.ledger = Ledger(kept=len(context.peers), traffic=traffic)
+        self.participation = Participation()
+        self._step = -1
+        self._fresh: dict[int, tuple[int, frozenset[int]]] = {}
+        """By round: the step of its last fresh sum, and who dealt in it."""
+        self._pairs: dict[int, Elements | None] = {}
+        """By round: this peer's share of the pair, once it was used; the last few."""
+        self._decode: Callable[[encoding.Integers], Any] = lambda opened: opened
+        self._asked_round: int | None = None
+
+    @property
+    def longest(self) -> int:
+        """How many numbers a step opens at most, but for a few dot products."""
+        return self._code.length
+
+    def start(self) -> Task | None:
+        """Return the first step's task."""
+        return self._next(None)
+
+    def answer(self, entry: LogEntry) -> Task | None:
+        """Give the method what was opened; return the next step's task, None at the end."""
+        if self._asked_round is not None:
+            dealers = frozenset(held.dealer for held in entry.dealers)
+            self._fresh[self._asked_round] = self._step, dealers
+            self.participation.deal(self._asked_round, dealers)
+            self._pairs.pop(self._asked_round, None)
+        return self._next(self._decode(entry.values))
+
+    def _next(self, answer: Any) -> Task | None:
+        while True:
+            try:
+                request = self._method.send(answer)
+            except StopIteration as end:
+                self.model = end.value
+                return None
+            self.ledger.enter(request)
+            if isinstance(request, Stepped):
+                self.round = request.round + 1
+                answer = None
+                if self._observer:
+                    self._observer(request)
+            elif isinstance(request, Dots) and not any(map(self._has_company, request.pairs)):
+                answer = np.zeros((len(request.vectors), len(request.pairs)))
+            else:
+                self._step += 1
+                return self._task(request)
+
+    def _task(self, request: Request) -> Task:
+        self._asked_round = self.at = None
+        self._decode = lambda opened: encoding.decode_sum(self._code, opened)
+        match request:
+            case Update():
+                return self._update(request)
+            case Past(rounds=rounds):
+                self._check_stored(rounds, "stored sums")
+                return self._stored(rounds, "past", set(self.context.peers))
+            case Removed(rounds=rounds):
+                everybody = set(range(self.context.scheme.quorums.peers))
+                return self._stored(rounds, "removed", everybody - set(self.context.peers))
+            case Direction():
+                return self._direction(request)
+            case Dots():
+                return self._dots(request)
+            case Individual():
+                raise PlanError(
+                    "this method asks for single peers' updates, which are never opened between "
+                    "peers; choose another method"
+                )
+            case _:
+                raise PlanError(f"nothing answers a {type(request).__name__}")
+
+    def _update(self, request: Update) -> Task:
+        self.round, self.at = request.round, request.at.copy()
+        if self._was_trained(request):
+            self._check_stored((request.round,), "fresh sums")
+            self.participation.from_history += 1
+            return self._stored((request.round,), "past", set(self.context.peers))
+        self._asked_round = request.round
+        return FreshSum(
+            scheme=self.context.scheme,
+            length=self._code.length,
+            round=request.round,
+            asked=_digest("update", [request.round], request.at),
+            least_dealers=self._least,
+            compute=lambda: self._contribute(request.round, request.at),
+        )
+
+    def _was_trained(self, request: Update) -> bool:
+        """Say whether the training opened these very updates, and they are stored."""
+        if self._history is None or request.round >= len(self._store.log(self._history)):
+            return False
+        models = self._store.models(self._history)
+        return np.array_equal(models[request.round], request.at)
+
+    def _stored(self, rounds: tuple[int, ...], name: str, of: set[int]) -> Task:
+        return self._opening(
+            _digest(name, rounds),
+            lambda: self._combined([self._stored_share(t, of) for t in rounds], [1] * len(rounds)),
+        )
+
+    def _direction(self, request: Direction) -> Task:
+        self._check_stored(request.rounds, "directions")
+        for b in request.pairs:
+            self._check_company(len(self._both(b)), "directions")
+        coefficients = encoding.encode_direction(self._code, request)
+        kept, scale = set(self.context.peers), self._code.scale**2
+        self._decode = lambda opened: encoding.decode_sum(self._code, opened, scale)
+
+        def share() -> Elements | None:
+            stored = [self._stored_share(t, kept) for t in request.rounds]
+            return self._combined([*stored, *map(self._pair, request.pairs)], coefficients)
+
+        numbers = np.array(coefficients, dtype=np.int64)
+        asked = _digest("direction", [*request.rounds, -1, *request.pairs], numbers)
+        return self._opening(asked, share)
+
+    def _dots(self, request: Dots) -> Task:
+        encoded, scales = encoding.encode_vectors(self._code, request.vectors)
+        places = [i for i, b in enumerate(request.pairs) if self._has_company(b)]
+        pairs = tuple(request.pairs[i] for i in places)
+        for b in pairs:
+            self.participation.meet("dot products", len(self._both(b)))
+
+        def decode(opened: encoding.Integers) -> np.ndarray:
+            products = np.zeros((len(encoded), len(request.pairs)))
+            shaped = opened.reshape(len(encoded), len(pairs))
+            products[:, places] = encoding.decode_dots(self._code, shaped, scales)
+            return products
+
+        self._decode = decode
+        return MaskedDots(
+            scheme=self.context.scheme,
+            me=self.context.me,
+            round=self.round,
+            asked=_digest("dots", pairs, encoded),
+            least_dealers=self.context.scheme.quorums.tolerance.colluders + 1,
+            vectors=encoded,
+            pairs=lambda: self._pair_shares(pairs),
+            count=len(pairs),
+        )
+
+    def _opening(self, asked: bytes, share: Callable[[], Elements | None]) -> Task:
+        return StoredSum(
+            scheme=self.context.scheme,
+            length=self._code.length,
+            round=self.round,
+            asked=asked,
+            share=share,
+        )
+
+    def _combined(
+        self, shares: Sequence[Elements | None], coefficients: Sequence[int]
+    ) -> Elements | None:
+        found = [share for share in shares if share is not None]
+        if len(found) < len(shares):
+            return None
+        return F61.combine(coefficients, found)
+
+    def _dealers(self, t: int) -> set[int]:
+        """Return who dealt in a round of the training run."""
+        run = self._history or self.context.run
+        if not 0 <= t < (rounds := len(self._store.log(run))):
+            raise PlanError(f"round {t} was asked for, and the history has {rounds}")
+        return set(self._store.dealers(run, t))
+
+    def _stored_share(self, t: int, of: set[int]) -> Elements | None:
+        dealers = sorted(self._dealers(t) & of)
+        if not dealers:
+            raise PlanError(f"none of the peers that this asks for dealt in round {t}")
+        return self._store.shares(self._history or self.context.run, t, dealers)
+
+    def _check_stored(self, rounds: Sequence[int], kind: str) -> None:
+        """Check that the kept peers' stored sums of these rounds hide each of them."""
+        for t in rounds:
+            self._check_company(len(self._dealers(t) & set(self.context.peers)), kind)
+
+    def _check_company(self, size: int, kind: str) -> None:
+        check_company(size, self.context.scheme.quorums.tolerance)
+        self.participation.meet(kind, size)
+
+    def _both(self, b: int) -> set[int]:
+        """Return who dealt in both rounds of the pair of round b."""
+        if b not in self._fresh:
+            raise PlanError(f"there is no pair of round {b}: ask for its update first")
+        return self._dealers(b) & self._fresh[b][1] & set(self.context.peers)
+
+    def _has_company(self, b: int) -> bool:
+        """Say whether the pair of round b is over enough peers to hide each of them."""
+        return len(self._both(b)) >= self.context.scheme.quorums.tolerance.colluders + 2
+
+    def _pair(self, b: int) -> Elements | None:
+        """Return this peer's share of the pair of round b: fresh minus stored."""
+        if b not in self._pairs:
+            self._pairs[b] = self._read_pair(b)
+            while len(self._pairs) > MAX_BUFFER:
+                del self._pairs[next(iter(self._pairs))]
+        return self._pairs[b]
+
+    def _read_pair(self, b: int) -> Elements | None:
+        both, step = self._both(b), self._fresh[b][0]
+        fresh = self._store.shares(self.context.run, step, sorted(both))
+        stored = self._stored_share(b, set(both))
+        return None if fresh is None or stored is None else F61.subtract(fresh, stored)
+
+    def _pair_shares(self, pairs: tuple[int, ...]) -> list[Shares] | None:
+        rows = [self._pair(b) for b in pairs]
+        found = [
+            Shares(peers=(self.context.me,), values=row[None], length=self._code.length)
+            for row in rows
+            if row is not None
+        ]
+        return found if len(found) == len(rows) else None
+
+
+def _digest(kind: str, numbers: Sequence[int], *arrays: np.ndarray) -> bytes:
+    """Return the digest of a request: equal if and only if the requests are, to the bit."""
+    told = hashlib.sha256(b"pdlrecover request " + kind.encode())
+    told.update(np.array([len(numbers), *numbers], dtype="<i8").tobytes())
+    for array in arrays:
+        told.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    return told.digest()

@@ -1,0 +1,186 @@
+"""What a peer takes part in, the training and recoveries, and the files that come out of them."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+
+from pdlrecover.adversary import Attack
+from pdlrecover.engines.peers.federation.membership import Membership
+from pdlrecover.engines.peers.federation.plan import Recovery
+from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
+from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES
+from pdlrecover.engines.peers.removals.votes import Removal
+from pdlrecover.engines.peers.runs.contribution import Contribution
+from pdlrecover.engines.peers.runs.driver import Driver
+from pdlrecover.engines.peers.runs.run_session import RunSession
+from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.files import write_json
+from pdlrecover.learning import Dataset, FlatModel
+from pdlrecover.recovery import methods
+from pdlrecover.recovery.methods import Settings
+from pdlrecover.recovery.requests import Method, Original, Vector
+from pdlrecover.recovery.retrain import train
+
+
+def training_run(membership: Membership, model: FlatModel) -> bytes:
+    """Return the name of the training run: a digest of all that it depends on in public."""
+    initial = hashlib.sha256(model.initial.astype("<f8").tobytes()).digest()
+    return hashlib.sha256(b"pdlrecover training" + membership.run_digest + initial).digest()
+
+
+class RunFactory:
+    """Makes this peer's part in each run, and writes down what it came to."""
+
+    def __init__(
+        self,
+        *,
+        me: int,
+        membership: Membership,
+        model: FlatModel,
+        data: Dataset,
+        crypto: Crypto,
+        store: Store,
+        folder: Path,
+        attack: Attack | None = None,
+    ) -> None:
+        """Take `data`, its training part, as this peer's own; `attack` is for drills."""
+        self.me, self.membership, self.folder, self.store = me, membership, folder, store
+        self.peers, self.rounds = len(membership.peers), membership.training.rounds
+        self._crypto, self._flat = crypto, model
+        training = membership.training
+        self._optimizer = training.steps
+        self._contribution = Contribution(
+            peer=me,
+            peers=self.peers,
+            model=model,
+            x=data.train_x,
+            y=data.train_y,
+            size_bound=training.samples,
+            batch_size=training.batch_size,
+            seed=training.seed,
+            bound=training.bound,
+            l2=training.l2,
+            fraction_bits=training.fraction_bits,
+            attack=attack,
+        )
+        self.training = training_run(membership, model)
+        """The name of the training run."""
+
+    def settings(self, recovery: Recovery) -> Settings:
+        """Return how a recovery with these settings is done."""
+        options = recovery.options(self.rounds)
+        return Settings(options=options, batch_size=self.membership.training.batch_size)
+
+    @property
+    def largest_message(self) -> int:
+        """No honest peer sends more bytes at once: fetched answers, or a share with its proof."""
+        update = 8 * self._contribution.code.length
+        return 2 * ANSWER_BYTES + 4 * update + 1000 * self.peers
+
+    def context(self, run: bytes, peers: Sequence[int]) -> RunContext:
+        """Return the peers of a run, as this one sees it."""
+        return RunContext(
+            me=self.me,
+            peers=tuple(peers),
+            scheme=self.membership.scheme,
+            crypto=self._crypto,
+            federation=self.membership.digest,
+            run=run,
+            deadlines=self.membership.deadlines,
+            names=tuple(peer.name for peer in self.membership.peers),
+        )
+
+    def trainer(self) -> RunSession:
+        """Return this peer's part in the training."""
+        method = train(self._flat.initial, self._optimizer, range(self.rounds))
+        return self._session(method, self.context(self.training, range(self.peers)))
+
+    def recoverer(self, removal: Removal) -> RunSession:
+        """Return this peer's part in the recovery that a removal asks for."""
+        models = self.store.models(self.training)
+        if len(models) != self.rounds + 1:
+            raise PlanError("there is nothing to recover yet: the training has not ended here")
+        original = Original(models=models, optimizer=self._optimizer, code=self._contribution.code)
+        settings = self.settings(Recovery.heard(removal.proposal.settings))
+        method = methods.start(removal.proposal.method, original, settings)
+        context = self.context(removal.proposal.digest, removal.kept)
+        return self._session(method, context, history=self.training)
+
+    def dealers(self) -> list[tuple[int, ...]]:
+        """Return who dealt in each round of the training."""
+        store, run = self.store, self.training
+        return [store.dealers(run, t) for t in range(len(store.log(run)))]
+
+    def dealt(self, session: RunSession) -> dict[str, int]:
+        """Return in how many exact rounds of a run each of its peers dealt, by name."""
+        counts = session.driver.participation.dealt
+        peers = session.driver.context.peers
+        return {self.membership.peers[p].name: counts[p] for p in peers}
+
+    def write_trained(self, session: RunSession) -> None:
+        """Write the trained model, and what was opened for it."""
+        self._write("trained", session, {"peers": [p.name for p in self.membership.peers]})
+
+    def write_recovered(self, session: RunSession, removal: Removal) -> None:
+        """Write the recovered model, and what was opened for it."""
+        proposal, names = removal.proposal, [peer.name for peer in self.membership.peers]
+        told = {
+            "removal": proposal.digest.hex(),
+            "removed": [names[p] for p in sorted(proposal.removed)],
+            "kept": [names[p] for p in removal.kept],
+            "reason": proposal.reason,
+            "method": proposal.method,
+            "approved_by": [names[p] for p in sorted(removal.approvals)],
+        }
+        self._write(recovered_name(proposal.digest), session, told)
+
+    def _session(
+        self, method: Method, context: RunContext, history: bytes | None = None
+    ) -> RunSession:
+        driver = Driver(
+            context=context,
+            method=method,
+            code=self._contribution.code,
+            store=self.store,
+            contribute=partial(self._contribution, phase="recovery" if history else "training"),
+            history=history,
+        )
+        return RunSession(driver, self.store)
+
+    def _write(self, name: str, session: RunSession, told: dict[str, Any]) -> None:
+        """Write NAME.safetensors, then NAME.json: once that is there, both are."""
+        model: Vector | None = session.driver.model
+        if model is None:
+            raise PlanError("a run that has not ended has no model to write")
+        state = self._flat.module_with(model).state_dict()
+        tensors = {key: value.contiguous() for key, value in state.items()}
+        driver = session.driver
+        told |= {
+            "weights_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
+            "log": session.protocol.log.hex(),
+            "rounds": self.rounds,
+            "dealt": self.dealt(session),
+            "ledger": driver.participation.told(driver.ledger),
+        }
+        part = self.folder / f"{name}.part"
+        try:
+            safetensors.torch.save_file(tensors, part)
+            told["file_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
+            part.rename(self.folder / f"{name}.safetensors")
+            write_json(self.folder / f"{name}.json", told)
+        except (OSError, SafetensorError) as error:
+            raise HistoryError(
+                f"the model could not be written to {self.folder}: {error}; it is safe in the "
+                "history; make room and start again, and it will be written"
+            ) from error
+
+
+def recovered_name(removal: bytes) -> str:
+    """Return what the files of a recovery are called."""
+    return f"recovered-{removal.hex()[:16]}"

@@ -1,0 +1,184 @@
+"""From the files of a peer to the running peer: its folder, and the federation file.
+
+    FOLDER/identity/    its keys (see `identity`)
+    FOLDER/peer.toml    its own settings (see `settings`)
+    FOLDER/history/     what it keeps, sealed (see `archive`)
+    federation.toml     what all have agreed on, and beside it
+    federation.signatures    who has signed that
+
+Steps: the keys, the federation and whether everybody has signed it, the data, the history's key,
+the history and whether it is whole. What is wrong is said before anything is sent.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from pdlrecover.adversary import Attack, build, strength_of
+from pdlrecover.engines.peers.federation.federation_file import load_federation
+from pdlrecover.engines.peers.federation.membership import Membership
+from pdlrecover.engines.peers.federation.signatures import check_signatures
+from pdlrecover.engines.peers.identity.keyring import Keyring
+from pdlrecover.engines.peers.identity.own_keys import Identity
+from pdlrecover.engines.peers.identity.storage_key import StorageKey, find_storage_key
+from pdlrecover.engines.peers.own_data import load_own
+from pdlrecover.engines.peers.peer import Peer
+from pdlrecover.engines.peers.runs.archive import Archive
+from pdlrecover.engines.peers.runs.run_factory import RunFactory, training_run
+from pdlrecover.engines.peers.settings import Drill, PeerSettings, load_settings
+from pdlrecover.engines.peers.transport.link import Limits, Tls
+from pdlrecover.errors import AttackError, HistoryError, MembershipError
+from pdlrecover.history import Verification, verify
+from pdlrecover.history.sealed.database import DATA
+from pdlrecover.history.sealed.records import Kind
+from pdlrecover.learning import Dataset, FlatModel, models
+
+LOG = logging.getLogger("pdlrecover.peer")
+IDENTITY, HISTORY = "identity", "history"
+ALONE = ("backdoor", "dba", "label-flip", "sign-flip", "noise")
+"""Attacks that need nobody else's updates."""
+
+Ask = Callable[[], str]
+
+
+class Enrolment:
+    """One peer's files, read and checked."""
+
+    def __init__(self, federation: Path, folder: Path) -> None:
+        """Read keys, federation file and data; raise unless everybody has signed the file."""
+        self.folder, self.settings = folder, load_settings(folder)
+        self.identity = Identity.load(folder / IDENTITY)
+        self.membership = load_federation(federation)
+        self.me = self.membership.number_of(self.identity)
+        check_agreement(federation, self.membership)
+        model, seed = self.membership.model, self.membership.training.seed
+        module = models.build(model.name, model.shape, model.classes, seed)
+        self.model = FlatModel(module, model.shape)
+        self.data = load_own(self.settings.data, self.membership, self.me, folder)
+        self.attack = _attack(self.settings.drill, self.data)
+
+    @property
+    def has_history(self) -> bool:
+        """Whether something was stored before."""
+        return any((self.folder / HISTORY).glob(f"*/{DATA}"))
+
+    def storage_key(self, ask: Ask | None = None) -> StorageKey:
+        """Return the history's key."""
+        return history_key(self.folder, self.settings, self.identity.salt, ask)
+
+    def archive(self, key: StorageKey) -> Archive:
+        """Open the history, having looked through it."""
+        (self.folder / HISTORY).mkdir(mode=0o700, exist_ok=True)
+        look_through(self.folder / HISTORY, key)
+        history, peers = self.settings.history, len(self.membership.peers)
+        limit = None if history.limit_gb is None else int(history.limit_gb * 1e9)
+        return Archive(
+            self.folder / HISTORY,
+            key.reveal(),
+            training=training_run(self.membership, self.model),
+            federation=self.membership.run_digest,
+            peer=self.me,
+            peers=peers,
+            parameters=self.model.size,
+            blocks=self.membership.scheme.quorums.blocks(self.model.size + 1),
+            keep=history.keep,
+            limit=limit,
+        )
+
+    def peer(
+        self, archive: Archive, *, metrics_port: int | None = None, limits: Limits | None = None
+    ) -> Peer:
+        """Return the peer, ready to run on its history."""
+        key, certificate = self.identity.tls_pem()
+        members = self.membership.peers
+        tls = Tls(
+            authority=b"".join(member.certificate_pem for member in members),
+            certificate=certificate,
+            key=key,
+            names=tuple(member.tls_name for member in members),
+            pinned=tuple(member.certificate for member in members),
+        )
+        runs = RunFactory(
+            me=self.me,
+            membership=self.membership,
+            model=self.model,
+            data=self.data,
+            crypto=Keyring.of(self.identity, self.membership),
+            store=archive,
+            folder=self.folder,
+            attack=self.attack,
+        )
+        listen = self.settings.network.listen
+        return Peer(runs, tls=tls, limits=limits, listen=listen, metrics_port=metrics_port)
+
+
+def signatures_path(federation: Path) -> Path:
+    """Return where the signatures of a federation file are."""
+    return federation.with_suffix(".signatures")
+
+
+def check_agreement(federation: Path, membership: Membership) -> None:
+    """Raise unless everybody has signed the federation file."""
+    path = signatures_path(federation)
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MembershipError(
+            f"nobody has signed the federation file yet, or {path} is not there: every peer signs "
+            f"by `pdlrecover peer sign {federation} FOLDER`, and the lines go to {path.name}"
+        ) from error
+    try:
+        check_signatures(membership, text).require()
+    except MembershipError as error:
+        raise MembershipError(f"{path}: {error}") from error
+
+
+def history_key(folder: Path, settings: PeerSettings, salt: bytes, ask: Ask | None) -> StorageKey:
+    """Return the key of the history in a peer's folder, from where its settings say."""
+    named = settings.history.key_file
+    return find_storage_key(file=None if named is None else folder / named, ask=ask, salt=salt)
+
+
+def verified(history: Path, key: StorageKey) -> dict[str, Verification]:
+    """Look through every run of a history; return what was found, by the run's folder."""
+    places = sorted(path.parent for path in history.glob(f"*/{DATA}"))
+    return {place.name: verify(place, key.reveal()) for place in places}
+
+
+def look_through(history: Path, key: StorageKey) -> None:
+    """Refuse a history whose public part is damaged; say it if only shares are."""
+    for name, found in verified(history, key).items():
+        LOG.info("history of %s: %s rounds, %s", name, found.rounds, _found(found))
+        lost = [d for d in found.damage if d.kind not in (Kind.SHARE,)]
+        for damage in found.damage:
+            LOG.warning("history of %s: %s", name, damage)
+        if lost:
+            raise HistoryError(
+                f"the history in {history / name} is damaged ({lost[0]}); see all by `pdlrecover "
+                f"history verify {history.parent}`, then put back the latest backup of the folder, "
+                "or move it away: what is public then comes from the other peers, and this peer "
+                "counts as absent in its past rounds"
+            )
+
+
+def _found(found: Verification) -> str:
+    return "all whole" if found.sound else f"{len(found.damage)} records damaged"
+
+
+def check_drill(attack: str | None) -> None:
+    """Refuse what a peer cannot play alone."""
+    if attack is not None and attack not in ALONE:
+        raise AttackError(
+            f"a drill's attack is one of {', '.join(ALONE)}, which need nobody else's updates; "
+            f"got {attack!r}"
+        )
+
+
+def _attack(drill: Drill, data: Dataset) -> Attack | None:
+    check_drill(drill.attack)
+    if drill.attack is None:
+        return None
+    LOG.warning("drill: this peer attacks the others on purpose (%s)", drill.attack)
+    name = strength_of(drill.attack)
+    strength = {} if drill.strength is None or name is None else {name: drill.strength}
+    return build(drill.attack, data, **strength)

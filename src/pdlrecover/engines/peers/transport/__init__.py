@@ -1,0 +1,1 @@
+"""Bytes between peers: gRPC over mutual TLS."""

@@ -1,0 +1,288 @@
+"""Bytes between peers: gRPC over mutual TLS, every peer both server and client.
+
+Rules:
+
+- One method, a stream that stays open: messages in chunks one way, and the other way how many have
+  been taken, said for several at once. The bytes are the codec's; no schema compiler is involved.
+  A call for each message would cost four times as much.
+- Both sides show a certificate that the federation knows. Its name is bound to the peer's number:
+  a client connects only to the name it wants, a server knows its caller by its name, and by the
+  very certificate where they are pinned.
+- Every message has a deadline from the moment it is sent. If it is not answered by then, or the
+  stream breaks, a new stream is opened after a growing pause, and what was not answered is sent
+  again; after a few times it is dropped: the protocol says again what matters.
+- To each peer there is a queue of its own, bounded in messages and bytes; when it is full the
+  oldest goes. So a peer that is slow, frozen or gone costs the others nothing.
+- What is received is bounded too: a peer has so many messages and bytes waiting here, and is kept
+  waiting with the next. Of one peer one message is read at a time, within the deadline, and few
+  streams may be open. A message says its size first: one that is too large is refused before it
+  arrives, and one that ends early was cut off with its sender's connection, and is nobody's word.
+- A peer that cannot be reached is named in the log with the reason, once, and again when it can be;
+  so are callers that are refused. Whoever fails the TLS handshake is not seen here.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import grpc
+
+from pdlrecover.engines.peers.identity.member import split_address
+from pdlrecover.engines.peers.transport.link import (
+    BROKEN,
+    METHOD,
+    SIZE_BYTES,
+    Limits,
+    Link,
+    Tls,
+    options,
+)
+from pdlrecover.errors import PlanError
+
+ANSWER_WAIT, ANSWER_MESSAGES, ANSWER_BYTES = 0.1, 8, 1 << 20
+"""An answer waits for others to go with it, for this part of a message's deadline, or until so
+much is there to be answered."""
+
+
+class Network:
+    """The network as one peer sees it."""
+
+    def __init__(
+        self,
+        *,
+        me: int,
+        addresses: Sequence[str],
+        tls: Tls,
+        receive: Callable[[int, bytes], Awaitable[None]],
+        limits: Limits | None = None,
+        listen: str | None = None,
+        complain: Callable[[int | None, str], None] = lambda peer, what: None,
+    ) -> None:
+        """`receive` is awaited for every message; while it waits, its sender waits.
+
+        `listen` is where this peer listens, if not at the address that the others know. `complain`
+        is told what was refused, and of which peer, if it was one.
+        """
+        self._listen = listen or addresses[me]
+        self._me, self._addresses, self._tls, self._receive = me, tuple(addresses), tls, receive
+        self._limits, self._complain = limits or Limits(), complain
+        self._server: grpc.aio.Server | None = None
+        self._links: dict[int, Link] = {}
+        self.counts: Counter[str] = Counter()
+        self._calls: Counter[int] = Counter()
+        self._streams: set[asyncio.Task[Any]] = set()
+        """What answers the others' streams."""
+        self._stopping = False
+        self._reading = [asyncio.Lock() for _ in addresses]
+
+    async def start(self) -> None:
+        """Listen, and be ready to send."""
+        server = grpc.aio.server(options=options(self._limits))
+        server.add_generic_rpc_handlers((_Service(self._deliver),))
+        credentials = grpc.ssl_server_credentials(
+            [(self._tls.key, self._tls.certificate)],
+            root_certificates=self._tls.authority,
+            require_client_auth=True,
+        )
+        try:
+            _try_to_bind(self._listen)
+            server.add_secure_port(self._listen, credentials)
+        except (OSError, RuntimeError) as error:
+            await server.stop(grace=None)
+            raise PlanError(
+                f"cannot listen on {self._listen} ({error}): is another peer running there, or is "
+                "it an address of another machine? Say where to listen by listen under [network] "
+                "in peer.toml"
+            ) from error
+        await server.start()
+        self._server = server
+        for peer, address in enumerate(self._addresses):
+            if peer != self._me:
+                name = self._tls.names[peer]
+                self._links[peer] = Link(address, name, self._tls, self._limits, self.counts)
+
+    async def stop(self) -> None:
+        """Close everything, the others' streams first: the library would log what it has to end."""
+        self._stopping = True
+        for stream in self._streams:
+            stream.cancel()
+        await asyncio.gather(*self._streams, return_exceptions=True)
+        await asyncio.gather(*(link.stop() for link in self._links.values()))
+        if self._server:
+            await self._server.stop(grace=0.2)
+
+    def send(self, peer: int, data: bytes) -> None:
+        """Queue a message for a peer."""
+        self._links[peer].put(data)
+
+    async def _deliver(self, _: Any, context: Any) -> None:
+        """Take a peer's messages one by one; each answer says that one was taken."""
+        source = self._caller(context)
+        if source is None:
+            self.counts["refused"] += 1
+            self._complain(
+                None,
+                f"a caller from {_host(context)} was refused: its certificate "
+                f"({_names(context)}) is of no peer in this federation file, or is not the one "
+                "that the file has for it; compare the files",
+            )
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no peer of this federation")
+            return
+        if self._calls[source] >= self._limits.calls:
+            self.counts["refused"] += 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "too many streams at once")
+        self._calls[source] += 1
+        answers = _Answers(context, ANSWER_WAIT * self._limits.deadline)
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._streams.add(task)
+        try:
+            while (chunk := await context.read()) is not grpc.aio.EOF:
+                async with self._reading[source]:
+                    data = await self._in_time(source, chunk, context)
+                    self.counts["received"] += 1
+                    self.counts["received_bytes"] += len(data)
+                    await self._receive(source, data)
+                await answers.taken(len(data))
+            await answers.say()
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+        finally:
+            self._streams.discard(task)
+            self._calls[source] -= 1
+            answers.stop()
+
+    async def _in_time(self, source: int, chunk: bytes, context: Any) -> bytes:
+        """Return the message that this chunk begins, unless it comes too slowly."""
+        if self._is_whole(chunk):
+            return chunk[SIZE_BYTES:]
+        try:
+            async with asyncio.timeout(self._limits.deadline):
+                return await self._whole(source, chunk, context)
+        except TimeoutError:
+            self.counts["slow"] += 1
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the message came too slowly")
+            raise
+
+    def _is_whole(self, chunk: bytes) -> bool:
+        """Say whether this chunk is a message that may be taken, as nearly all are."""
+        size = int.from_bytes(chunk[:SIZE_BYTES], "little")
+        return len(chunk) == SIZE_BYTES + size and size <= self._limits.message_bytes
+
+    async def _whole(self, source: int, chunk: bytes, context: Any) -> bytes:
+        """Return the message that this chunk begins."""
+        limit, size = self._limits.message_bytes, int.from_bytes(chunk[:SIZE_BYTES], "little")
+        if size > limit:
+            self.counts["oversize"] += 1
+            self._complain(source, f"sent a message of more than {limit} bytes")
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the message is too large")
+        parts, left = [memoryview(chunk)[SIZE_BYTES:]], size + SIZE_BYTES - len(chunk)
+        fits = len(chunk) >= SIZE_BYTES
+        while fits and left > 0:
+            chunk = await context.read()
+            fits = chunk is not grpc.aio.EOF and 0 < len(chunk) <= left
+            if fits:
+                parts.append(memoryview(chunk))
+                left -= len(chunk)
+        if not fits or left:
+            self.counts["cut_off"] += 1
+            await context.abort(grpc.StatusCode.DATA_LOSS, f"{size} bytes were announced")
+        return b"".join(parts)
+
+    def _caller(self, context: Any) -> int | None:
+        """Return whose certificate the caller showed."""
+        names = set(_names(context))
+        found = [peer for peer, name in enumerate(self._tls.names) if name in names]
+        if len(found) != 1 or found[0] == self._me:
+            return None
+        if self._tls.pinned:
+            pem = context.auth_context().get("x509_pem_cert", [b""])[0]
+            if ssl.PEM_cert_to_DER_cert(pem.decode()) != self._tls.pinned[found[0]]:
+                return None
+        return found[0]
+
+
+class _Answers:
+    """Says how many of a stream's messages were taken: soon, and of several at once."""
+
+    def __init__(self, context: Any, wait: float) -> None:
+        self._context, self._seconds = context, wait
+        self._messages = self._bytes = 0
+        self._later: asyncio.Task[None] | None = None
+        self._saying = asyncio.Lock()
+
+    async def taken(self, size: int) -> None:
+        """Answer a message, now or with the next ones."""
+        self._messages += 1
+        self._bytes += size
+        if self._messages >= ANSWER_MESSAGES or self._bytes >= ANSWER_BYTES:
+            await self.say()
+        elif self._later is None or self._later.done():
+            self._later = asyncio.create_task(self._wait())
+
+    async def say(self) -> None:
+        """Answer what is not answered yet."""
+        async with self._saying:
+            messages, self._messages, self._bytes = self._messages, 0, 0
+            if messages:
+                await self._context.write(messages.to_bytes(SIZE_BYTES, "little"))
+
+    def stop(self) -> None:
+        """Say nothing more: the stream is over."""
+        if self._later is not None:
+            self._later.cancel()
+
+    async def _wait(self) -> None:
+        await asyncio.sleep(self._seconds)
+        with suppress(*BROKEN):
+            await self.say()
+
+
+class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
+    """Answers the one method."""
+
+    def __init__(self, deliver: Callable[[Any, Any], Awaitable[None]]) -> None:
+        self._handler = grpc.stream_stream_rpc_method_handler(deliver)
+
+    def service(self, details: Any) -> Any:
+        return self._handler if details.method == METHOD else None
+
+
+_ANYWHERE = ("0.0.0.0", "::", "[::]")  # noqa: S104 (what an operator may have chosen)
+
+
+def _try_to_bind(where: str) -> None:
+    """Raise if nobody can listen there: the library writes a line of its own if it cannot.
+
+    Whether this machine has an address family is for the library to find out.
+    """
+    host, port = split_address(where)
+    failure: OSError | None = None
+    for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        try:
+            with socket.socket(family, kind) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(address)
+                return
+        except OSError as error:
+            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and host in _ANYWHERE:
+                continue
+            failure = OSError(error.strerror)
+    if failure is not None:
+        raise failure
+
+
+def _names(context: Any) -> list[str]:
+    """Return the names in the certificate that a caller showed."""
+    shown = context.auth_context().get("x509_subject_alternative_name", [])
+    return [name.decode("utf-8", "replace") for name in shown]
+
+
+def _host(context: Any) -> str:
+    """Return the address that a call comes from, without the port."""
+    return repr(str(context.peer()).rpartition(":")[0])

@@ -1,0 +1,66 @@
+"""When a recovery counts as good: the promises, and whether a method keeps them.
+
+Over the seeds of one setting: the mean accuracy at most half a point below retraining's, the
+backdoor's mean success at most two points above retraining's, and no more exact rounds than are
+allowed. Where honest peers left, what is remembered must be at most 0.3, if it can be measured.
+A method that diverged with any seed keeps nothing.
+"""
+
+from pdlrecover.experiments.analysis.results import Mean, Results
+
+ACCURACY_MARGIN = 0.005
+BACKDOOR_MARGIN = 0.02
+REMEMBERED = 0.3
+
+
+def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | None:
+    """Say whether a method keeps the promises in these cells; None if it was not run in all."""
+    entries = [record["methods"].get(method) for record in of]
+    if not entries or any(
+        entry is None or "retrain" not in r["methods"] for entry, r in zip(entries, of, strict=True)
+    ):
+        return None
+    if any(of.diverged(method)):
+        return False
+    exact, lost = of.mean(method, "exact_rounds"), gap(of, method)
+    more = above(of, method)
+    kept = of.remembered(method) if left else None
+    return (
+        exact is not None
+        and lost is not None
+        and lost.value >= -ACCURACY_MARGIN
+        and (more is None or more.value <= BACKDOOR_MARGIN)
+        and exact.value <= allowed
+        and (kept is None or kept.value <= REMEMBERED)
+    )
+
+
+def gaps(of: Results, method: str, key: str = "accuracy") -> list[float]:
+    """Return a rate above retraining's, for each seed that has both."""
+    methods = [record["methods"] for record in of]
+    return [
+        m[method][key] - m["retrain"][key]
+        for m in methods
+        if {method, "retrain"} <= set(m) and None not in (m[method][key], m["retrain"][key])
+    ]
+
+
+def gap(of: Results, method: str) -> Mean | None:
+    """Return the mean accuracy above retraining's, with the spread of the differences."""
+    return Mean.of(gaps(of, method))
+
+
+def above(of: Results, method: str) -> Mean | None:
+    """Return the backdoor's success above retraining's, None where there is no backdoor."""
+    return Mean.of(gaps(of, method, "attack_success"))
+
+
+def points(rate: Mean | float | None, digits: int = 2) -> float | None:
+    """Return a difference of rates in points."""
+    value = rate.value if isinstance(rate, Mean) else rate
+    return None if value is None else round(100 * value, digits) + 0.0  # no minus zero
+
+
+def word(verdict: bool | None) -> str | None:
+    """Return a verdict for a table."""
+    return None if verdict is None else "yes" if verdict else "no"

@@ -1,0 +1,210 @@
+"""What a busy person wants to know of an experiment, in sentences computed from its numbers."""
+
+from pdlrecover.experiments.analysis.promises import BACKDOOR_MARGIN, above
+from pdlrecover.experiments.analysis.seeds import SeedRuns
+from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.experiments.report.document import Fact
+from pdlrecover.experiments.report.format import counted, listed, percent, readable
+
+OURS, REFERENCE = "pdlrecover", "retrain"
+CLEARLY = 0.005
+"""Half a point of accuracy: less is not worth a sentence."""
+STAYED = 0.5
+"""A backdoor that keeps more than this share of its success has not been removed."""
+
+
+def headline(runs: SeedRuns) -> str:
+    """Return a title: the data, and who did what."""
+    config = runs.config
+    missed = config.get("undetected", 0)
+    if config["malicious"]:
+        what = f"{config['malicious']} of {config['peers']} peers attacked ({config['attack']})"
+        what += f", {missed} more stayed undetected" if missed else ""
+        return f"Recovery on {config['dataset']}: {what}"
+    what = "nobody was removed"
+    if config["leavers"]:
+        what = f"{config['leavers']} of {config['peers']} peers left"
+    if missed:
+        attackers = counted(missed, "attacker", "attackers")
+        what += f", {attackers} stayed undetected ({config['attack']})"
+    return f"Recovery on {config['dataset']}: {what}"
+
+
+def sentences(runs: SeedRuns) -> list[str]:
+    """Return the summary: the setting, what was reached, at what cost, and what was seen."""
+    made = [_setting(runs), _reached(runs), _cost(runs), *_others(runs), _seen(runs)]
+    return [sentence for sentence in [*made, *_cautions(runs)] if sentence]
+
+
+def key(runs: SeedRuns) -> int:
+    """Return which sentence says most: what was reached, after the setting, where ours ran."""
+    return int(OURS in runs.methods)
+
+
+def facts(runs: SeedRuns) -> list[Fact]:
+    """Return the few numbers to look at first; none where our method did not run."""
+    if OURS not in runs.methods:
+        return []
+    reference = REFERENCE in runs.methods
+    against = f"retraining: {percent(runs.value(REFERENCE, 'accuracy'))}" if reference else ""
+    if any(runs.diverged(OURS)):
+        against = f"it diverged; {against}" if against else "it diverged"
+    made = [
+        Fact(
+            value=percent(runs.value(OURS, "accuracy")),
+            label="accuracy after PDLRecover",
+            note=against,
+        )
+    ]
+    before, after = (runs.value(name, "attack_success") for name in (POISONED, OURS))
+    if after is not None:
+        made.append(
+            Fact(value=percent(after), label="backdoor success", note=f"before: {percent(before)}")
+        )
+    exact = f"{_rounds(runs, OURS):,.0f}"
+    made.append(Fact(value=exact, label="exact rounds", note=f"of {runs.config['rounds']:,}"))
+    alone = _individual(runs, OURS)
+    note = f"only sums over {runs.kept} peers" if not alone else "opened one by one"
+    return [*made, Fact(value=f"{alone:,.0f}", label="single peers’ updates seen", note=note)]
+
+
+def divergences(runs: SeedRuns) -> list[str]:
+    """Say which methods diverged, why, and what their numbers are of."""
+    told = []
+    for name in runs.methods:
+        reasons = dict(zip(runs.seeds, runs.diverged(name), strict=True))
+        seeds = [str(seed) for seed, why in reasons.items() if why]
+        if not seeds:
+            continue
+        which = f" with {'seed' if len(seeds) == 1 else 'seeds'} {listed(seeds)}"
+        why = next(why for why in reasons.values() if why)
+        told.append(
+            f"{name} diverged{which if len(reasons) > 1 else ''}, and its numbers are of the last "
+            f"model it had come to: {why}."
+        )
+    return told
+
+
+def _setting(runs: SeedRuns) -> str:
+    config, kept = runs.config, runs.kept
+    told = (
+        f"{config['peers']} peers trained a model ({config['model']}) on {config['dataset']} for "
+        f"{config['rounds']:,} rounds; "
+    )
+    did = (
+        "planted a backdoor" if config["attack"] == "backdoor" else f"attacked ({config['attack']})"
+    )
+    missed, accused = config.get("undetected", 0), config.get("accused", 0)
+    if config["malicious"]:
+        told += f"{config['malicious']} of them {did}, "
+        told += f"{missed} more stayed undetected, " if missed else ""
+        if accused:
+            honest = counted(accused, "honest one was", "honest ones were")
+            told += f"{honest} removed by mistake, "
+        return f"{told}and the {kept} kept peers repaired it."
+    if config["leavers"]:
+        told += f"{config['leavers']} of them left, and the {kept} others forgot them"
+    else:
+        told += "nobody was removed"
+    told += f"; {missed} of those who stayed {did} and went undetected" if missed else ""
+    return f"{told}."
+
+
+def _reached(runs: SeedRuns) -> str:
+    if OURS not in runs.methods:
+        return ""
+    average = f"On average over {len(runs.seeds)} seeds, " if len(runs.seeds) > 1 else ""
+    told = f"{average}PDLRecover reached {percent(runs.value(OURS, 'accuracy'))}"
+    if REFERENCE in runs.methods:
+        told += f" against {percent(runs.value(REFERENCE, 'accuracy'))} of retraining"
+    told += f", with {_rounds(runs, OURS):,.0f} of {runs.config['rounds']:,} exact rounds; "
+    before, after = (runs.value(name, "attack_success") for name in (POISONED, OURS))
+    if before is None or after is None:
+        which = "poisoned" if runs.config["malicious"] else "original"
+        return f"{told}the {which} model had {percent(runs.value(POISONED, 'accuracy'))}."
+    verb = "fell" if after < before else "went"
+    return f"{told}the backdoor {verb} from {percent(before)} to {percent(after)}."
+
+
+def _cost(runs: SeedRuns) -> str:
+    if OURS not in runs.methods or REFERENCE not in runs.methods:
+        return ""
+    ours, theirs = (runs.value(name, "gradient_evaluations") or 0 for name in (OURS, REFERENCE))
+    sent, sends = (runs.value(name, "bytes_per_peer") or 0 for name in (OURS, REFERENCE))
+    return (
+        f"It computed {ours:,.0f} gradients where retraining computes {theirs:,.0f}, and each peer "
+        f"sent {readable(sent)} against {readable(sends)}."
+    )
+
+
+def _others(runs: SeedRuns) -> list[str]:
+    """Name who did better than ours without the backdoor, and who left the backdoor in place."""
+    if OURS not in runs.methods:
+        return []
+    rivals = [name for name in runs.methods if name not in (POISONED, REFERENCE, OURS)]
+    stayed = [name for name in rivals if _stayed(runs, name)]
+    ours = runs.value(OURS, "accuracy") or 0
+    better = [
+        name
+        for name in rivals
+        if name not in stayed and (runs.value(name, "accuracy") or 0) > ours + CLEARLY
+    ]
+    told = []
+    if better:
+        told.append(f"More accurate than that: {listed([_spent(runs, n) for n in better])}.")
+    if stayed:
+        how = [f"{name} ({percent(runs.value(name, 'attack_success'))})" for name in stayed]
+        told.append(f"The backdoor stayed after {listed(how)}.")
+    return told
+
+
+def _stayed(runs: SeedRuns, method: str) -> bool:
+    """Say whether a method has left the backdoor in place.
+
+    Where retraining is there, only what is above its success counts, for some inputs with the
+    trigger are of the wanted class anyway: it is more than the margin that is promised, and more
+    than `STAYED` of what the original model has above retraining. Elsewhere it is more than
+    `STAYED` of the original's success.
+    """
+    before, after = (runs.value(name, "attack_success") for name in (POISONED, method))
+    if not before or after is None:
+        return False
+    had, has = (above(runs, name) for name in (POISONED, method))
+    if had is None or has is None:
+        return after > STAYED * before
+    return has.value > max(BACKDOOR_MARGIN, STAYED * had.value)
+
+
+def _rounds(runs: SeedRuns, method: str) -> float:
+    found = runs.exact_rounds(method)
+    return 0 if found is None else found.value
+
+
+def _spent(runs: SeedRuns, method: str) -> str:
+    rounds = counted(round(_rounds(runs, method)), "exact round", "exact rounds")
+    return f"{method} ({percent(runs.value(method, 'accuracy'))} with {rounds})"
+
+
+def _seen(runs: SeedRuns) -> str:
+    alone = [name for name in runs.methods if _individual(runs, name)]
+    if not alone:
+        return "Only sums over many peers were opened: nobody’s own update was seen."
+    how = [f"{name} ({_individual(runs, name):,.0f})" for name in alone]
+    return f"Single peers’ updates were opened by {listed(how)}; the others opened only sums."
+
+
+def _cautions(runs: SeedRuns) -> list[str]:
+    told = divergences(runs)
+    if runs.removed == 1:
+        told.append(
+            "One peer was removed: what was opened with and without it differs by its own updates, "
+            "so those can be computed."
+        )
+    if runs.unfinished:
+        told.append(f"Not finished: {listed(runs.unfinished)}.")
+    return told
+
+
+def _individual(runs: SeedRuns, method: str) -> float:
+    found = runs.mean(method, "opened", "individual", "openings")
+    return 0 if found is None else found.value

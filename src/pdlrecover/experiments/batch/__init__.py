@@ -1,0 +1,1 @@
+"""Many experiments: cached, in several processes, and their numbers in one file."""

@@ -1,0 +1,257 @@
+"""Many experiments, each run once: cached by config and by version, resumable, on all cores.
+
+Rules:
+
+- A cell is one config. Its result is kept in `cache/<digest>`, where the digest is of the config
+  without its methods, and of the source of everything that results depend on. So a cell is run
+  again when either has changed, and more methods can be added to one that is there.
+- A cache belongs to one data folder: what the files contain is not looked at.
+- An entry that cannot be read, is of another config, or is not complete is not trusted: it is run
+  again, or goes on where it was. Anything else that fails, a full disk, a method with a mistake in
+  it or a process that was killed, deletes nothing; the other cells are run, and then what failed is
+  said.
+- Of two commands with one cache, the second waits for a cell that the first is at.
+- Retraining knows nothing of the attack: it computes with the kept peers, from the first model.
+  So where an attack without a trigger is removed, what the same removal of honest leavers has
+  found is copied; the entry says so in `borrowed_from`.
+- As many cells as there are cores run at a time, each in a process of its own with one thread, so
+  the times of methods within one cell can be compared.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache as remembered
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+import pdlrecover
+from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import POISONED, Record, begin, is_done, run, stored
+from pdlrecover.experiments.reproductions.scale import TARGETED
+from pdlrecover.files import alone
+from pdlrecover.recovery.methods import parse
+
+ROOMS = (
+    *("field", "sharing", "learning", "adversary", "history", "recovery", "engines"),
+    "experiments/experiment",
+)
+"""What results depend on."""
+LIBRARIES = ("torch", "numpy")
+APART = ("engines/peers",)
+"""What is in those rooms and has no part in an experiment."""
+NAMED = 3
+"""So many of the runs that failed for one reason are named."""
+HISTORY_FREE = ("retrain", "accelerated-retrain")
+"""Methods that see nothing of the original run but its first model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """How far a batch of cells is."""
+
+    done: int
+    total: int
+    running: tuple[str, ...]
+    """What each running cell is at, in words."""
+
+
+Watcher = Callable[[Status], None]
+
+
+def run_cells(
+    configs: Sequence[Config],
+    folder: Path,
+    *,
+    data_dir: Path | None = None,
+    watcher: Watcher | None = None,
+    workers: int | None = None,
+) -> list[Record]:
+    """Return the results of all configs, in their order; run what is not in the cache yet."""
+    missing = {
+        key: config
+        for key, config in _merged(configs).items()
+        if _cached(config, folder / key) is None
+    }
+    if missing:
+        count = min(len(missing), workers or len(os.sched_getaffinity(0)))
+        _run_missing(missing, folder, data_dir, count, watcher)
+    return [result for result in cached(configs, folder) if result is not None]
+
+
+def cached(configs: Sequence[Config], folder: Path) -> list[Record | None]:
+    """Return what is in the cache of these configs; None where a run is missing or not done."""
+    return [_cached(config, folder / key_of(config)) for config in configs]
+
+
+def key_of(config: Config) -> str:
+    """Return the name of a config's place in the cache."""
+    values = {**config.record(), "methods": None}
+    text = json.dumps({"config": values, "source": source_digest()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@remembered
+def source_digest() -> str:
+    """Return a digest of the source that results depend on."""
+    root = Path(pdlrecover.__file__).parent
+    digest = hashlib.sha256()
+    for name in sources():
+        digest.update(name.encode())
+        digest.update((root / name).read_bytes())
+    for library in LIBRARIES:
+        digest.update(f"{library} {version(library)}".encode())
+    return digest.hexdigest()
+
+
+def sources() -> list[str]:
+    """Return the files of this package that results depend on, from its root."""
+    root = Path(pdlrecover.__file__).parent
+    files = [path for room in ROOMS for path in sorted((root / room).rglob("*.py"))]
+    names = [path.relative_to(root).as_posix() for path in [*files, root / "federation.py"]]
+    return [name for name in names if not name.startswith(APART)]
+
+
+def _merged(configs: Sequence[Config]) -> dict[str, Config]:
+    """Return each different cell once, with all methods that are asked of it."""
+    cells: dict[str, Config] = {}
+    for config in configs:
+        key = key_of(config)
+        methods = cells[key].methods if key in cells else ()
+        more = tuple(m for m in config.methods if m not in methods)
+        cells[key] = replace(config, methods=(*methods, *more))
+    return cells
+
+
+def _cached(config: Config, place: Path) -> Record | None:
+    """Return a result that is complete and of this config, with its methods only, or None."""
+    try:
+        result = stored(config, place)
+    except (HistoryError, OSError):
+        return None
+    if result is None or not is_done(result, config):
+        return None
+    asked = (POISONED, *config.methods)
+    return {**result, "methods": {name: result["methods"][name] for name in asked}}
+
+
+def _run_missing(
+    cells: dict[str, Config],
+    folder: Path,
+    data_dir: Path | None,
+    workers: int,
+    watcher: Watcher | None,
+) -> None:
+    """Run cells in processes of their own: those that can lend come first, then the longest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ordered = sorted(cells, key=lambda key: (_lender(cells[key]) is not None, -_effort(cells[key])))
+    jobs = {key: partial(_run_one, cells[key], folder / key, data_dir) for key in ordered}
+
+    def watch(done: int, running: Sequence[str]) -> None:
+        if watcher:
+            notes = tuple(_notes(folder / key for key in running))
+            watcher(Status(done=done, total=len(jobs), running=notes))
+
+    failed = run_jobs(jobs, workers, watch)
+    if failed:
+        who: dict[str, list[str]] = {}
+        for key, reason in failed.items():
+            who.setdefault(reason, []).append(_words(cells[key]))
+        said = "; ".join(f"{reason} ({_listed(names)})" for reason, names in who.items())
+        raise PlanError(f"{len(failed)} of {len(jobs)} runs failed, the others are kept: {said}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return " and ".join([*names[:NAMED], *([f"{more} more"] if more > 0 else [])])
+
+
+def _words(config: Config) -> str:
+    who = config.attack if config.attackers else "leavers"
+    return f"{config.dataset}, {config.optimizer}, {who}, seed {config.seed}"
+
+
+def _effort(config: Config) -> int:
+    return config.rounds * config.peers * (1 + len(config.methods))
+
+
+def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
+    """Run one cell; what is there and cannot be gone on with is thrown away."""
+    with alone(place):
+        if (found := _cached(config, place)) is not None:
+            return found
+        progress = _Note(place / "progress")
+        try:
+            _borrow(config, place)
+            result = run(config, place, data_dir=data_dir, progress=progress)
+        except HistoryError as error:
+            if isinstance(error.__cause__, OSError):  # the disk is to blame, not what is on it
+                raise
+            shutil.rmtree(place, ignore_errors=True)
+            result = run(config, place, data_dir=data_dir, progress=progress)
+        progress.path.unlink(missing_ok=True)
+        return result
+
+
+def _lender(config: Config) -> Config | None:
+    """Return the cell in which as many honest peers leave, if retraining is the same there."""
+    targeted = config.attack.split(":")[0] in TARGETED
+    if not config.malicious or config.undetected or config.accused or targeted:
+        return None
+    return replace(config, malicious=0, leavers=config.malicious, attack=Config.attack)
+
+
+def _borrow(config: Config, place: Path) -> None:
+    """Begin a cell with what its lender has found, if that is done."""
+    lender = _lender(config)
+    if lender is None or (place / "result.json").exists():
+        return
+    names = tuple(name for name in config.methods if parse(name)[0] in HISTORY_FREE)
+    key = key_of(lender)
+    found = _cached(replace(lender, methods=names), place.parent / key)
+    if found is None:
+        return
+    models = [place.parent / key / "models" / f"{name}.npy" for name in names]
+    if not all(model.exists() for model in models):
+        return
+    (place / "models").mkdir(parents=True, exist_ok=True)
+    for model in models:
+        shutil.copy2(model, place / "models")
+    entries = {name: {**found["methods"][name], "borrowed_from": key} for name in names}
+    begin(config, place, entries)
+
+
+class _Note:
+    """A progress that leaves a line in a file, for the process that watches."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._last = 0.0
+
+    def start(self, name: str, rounds: int) -> None:
+        self._rounds = rounds
+
+    def step(self, name: str, round: int, accuracy: float | None) -> None:  # noqa: A002
+        now = time.monotonic()
+        if now - self._last >= POLL_SECONDS:
+            self._last = now
+            reached = "" if accuracy is None else f", accuracy {100 * accuracy:.1f}%"
+            self.path.write_text(f"{name} {round}/{self._rounds}{reached}")
+
+    def end(self, name: str) -> None:
+        pass
+
+
+def _notes(places: Iterator[Path]) -> Iterator[str]:
+    for place in places:
+        try:
+            yield (place / "progress").read_text()
+        except OSError:
+            continue

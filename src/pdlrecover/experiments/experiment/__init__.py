@@ -1,0 +1,1 @@
+"""One experiment: its config, how it is run, and what is measured."""

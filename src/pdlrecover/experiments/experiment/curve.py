@@ -1,0 +1,67 @@
+"""A method's curve of accuracy, measured while it runs."""
+
+from typing import Any, Protocol
+
+from pdlrecover.experiments.experiment.world import World, measure
+from pdlrecover.recovery.requests import Stepped, Vector
+
+
+class Progress(Protocol):
+    """Something that shows how far a run is; the command line has one, tests need none."""
+
+    def start(self, name: str, rounds: int) -> None:
+        """Show that a method has begun."""
+
+    def step(self, name: str, round: int, accuracy: float | None) -> None:  # noqa: A002
+        """Show that a round is done; the accuracy is the latest measured."""
+
+    def end(self, name: str) -> None:
+        """Show that a method is done."""
+
+
+class Curve:
+    """Watches a method: measures the model now and then, and tells the progress.
+
+    It counts the method's own steps: one that starts over goes on counting.
+    """
+
+    def __init__(self, world: World, name: str, progress: Progress | None) -> None:
+        self._world, self._name, self._progress = world, name, progress
+        self._last = 0
+        self.model: Vector = world.federation.simulated_peers.updates.model.initial
+        """The latest."""
+        self.rounds: list[int] = []
+        self.accuracy: list[float] = []
+        self.attack_success: list[float | None] = []
+
+    def __call__(self, step: Stepped) -> None:
+        """Take note of a round."""
+        self._last += 1
+        self.model = step.model
+        if (self._last - 1) % self._world.config.evaluate_every == 0:
+            self.measure(self._last, step.model)
+        if self._progress:
+            latest = self.accuracy[-1] if self.accuracy else None
+            self._progress.step(self._name, self._last, latest)
+
+    def finish(self, model: Vector) -> None:
+        """Take note of the last model."""
+        if not self.rounds or self.rounds[-1] != self._last:
+            self.measure(self._last, model)
+        if self._progress:
+            self._progress.step(self._name, self._last, self.accuracy[-1])
+
+    def measure(self, round: int, model: Vector) -> None:  # noqa: A002
+        """Measure a model on the test part, without and with the trigger."""
+        found = measure(self._world, model)
+        self.rounds.append(round)
+        self.accuracy.append(found["accuracy"])
+        self.attack_success.append(found["attack_success"])
+
+    def record(self) -> dict[str, Any]:
+        """Return the curve for a result record."""
+        return {
+            "round": self.rounds,
+            "accuracy": self.accuracy,
+            "attack_success": self.attack_success,
+        }

@@ -1,0 +1,85 @@
+"""Whether a recovered model has forgotten the removed peers. Accuracy alone cannot tell.
+
+    gap(w)        = loss on held-out data − loss on the removed peers' own data
+    remembered(w) = (gap(w) − gap(retrain)) / (gap(original) − gap(retrain))
+
+Held-out data is weighted to the removed peers' mix of classes; else a model that is merely better
+at some classes would seem to remember. The original model is 1 and retraining is 0. On one seed the
+noise is about ±0.3: average over seeds. Where the original itself remembers next to nothing, as
+after SGD with normal minibatches, the ratio has no meaning, and is None.
+Next to it stands the backdoor's success above that of retraining, which need not be zero itself.
+"""
+
+import math
+from typing import Any
+
+from pdlrecover.engines.simulated_peers import SimulatedPeers
+from pdlrecover.learning import Dataset, mean_loss
+from pdlrecover.recovery.requests import Vector
+
+TELLING = 0.02
+"""The least that the original must remember, in nats, for a share of it to tell anything:
+models that never saw the removed data differ from retraining by half of that."""
+UNSCORED = ("certified-removal",)
+"""Methods whose models have scores that are no likelihoods: their losses say nothing."""
+
+Entry = dict[str, Any]
+
+
+def losses(
+    simulated_peers: SimulatedPeers, dataset: Dataset, removed: tuple[int, ...], weights: Vector
+) -> Entry:
+    """Return a model's mean loss on held-out data, weighted, and on the removed peers' data."""
+    model = simulated_peers.updates.model
+    samples = simulated_peers.batches.samples_of(removed)
+    if not len(samples):
+        return {"held_out_loss": None, "removed_loss": None}
+    x, y = simulated_peers.x[samples], simulated_peers.y[samples]
+    held_out, counted = 0.0, 0
+    test_x, test_y = dataset.test_x, dataset.test_y
+    for label in range(dataset.classes):
+        same = test_y == label
+        if same.any():
+            count = int((y == label).sum())
+            held_out += count * mean_loss(model, weights, test_x[same], test_y[same])
+            counted += count
+    return {
+        "held_out_loss": _finite(held_out / counted) if counted else None,
+        "removed_loss": _finite(mean_loss(model, weights, x, y)),
+    }
+
+
+def _finite(value: float) -> float | None:
+    """Return a loss, or None for that of a model that has diverged."""
+    return value if math.isfinite(value) else None
+
+
+def add_forgetting(methods: dict[str, Entry], original: str) -> None:
+    """Add `remembered` and `attack_success_above_retrain` to every entry; None without a value."""
+    retrain = methods.get("retrain")
+    for name, entry in methods.items():
+        entry["remembered"] = entry["attack_success_above_retrain"] = None
+        if retrain is None:
+            continue
+        if name.split(":")[0] not in UNSCORED:
+            entry["remembered"] = remembered(entry, methods[original], retrain)
+        if entry["attack_success"] is not None and retrain["attack_success"] is not None:
+            entry["attack_success_above_retrain"] = (
+                entry["attack_success"] - retrain["attack_success"]
+            )
+
+
+def remembered(entry: Entry, original: Entry, retrain: Entry) -> float | None:
+    """Return how much of the removed peers' data a model remembers: the original 1, retrain 0."""
+    gaps = [gap(each) for each in (entry, original, retrain)]
+    if None in gaps:
+        return None
+    of_entry, of_original, of_retrain = (each for each in gaps if each is not None)
+    scale = of_original - of_retrain
+    return (of_entry - of_retrain) / scale if scale >= TELLING else None
+
+
+def gap(entry: Entry | None) -> float | None:
+    """Return the loss on held-out data minus that on the removed peers' data."""
+    lost, found = ((entry or {}).get(key) for key in ("removed_loss", "held_out_loss"))
+    return None if lost is None or found is None else float(found - lost)

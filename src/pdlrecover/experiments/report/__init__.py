@@ -1,0 +1,1 @@
+"""Results as documents, figures and one page of HTML."""

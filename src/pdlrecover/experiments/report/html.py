@@ -1,0 +1,266 @@
+"""The report page: documents as one HTML file that needs nothing else, and no network.
+
+Rules:
+
+- Everything written in a record is text: it is escaped here, and the script only ever sets text.
+- Text and tables are plain HTML, so that they are there without the script; it draws the curves and
+  the ledger from the JSON that is embedded, sorts, and switches.
+- A content security policy allows the page's own style and script, by their digests, and nothing
+  else: no request can leave it.
+"""
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from pdlrecover.errors import RecordError
+from pdlrecover.experiments.report import palette
+from pdlrecover.experiments.report.document import Cell, Document, Fact, Figure, Table
+
+SCRIPTS = ("svg.js", "reader.js", "chart.js", "ledger.js", "table.js", "page.js")
+SEVERAL = "PDLRecover report"
+"""The title of a page with more than one document."""
+OURS = "pdlrecover"
+METHOD = "method"
+"""The heading of columns that name methods."""
+LONG = 40
+"""Tables of more rows are folded."""
+HELD = 5
+"""So many columns at most stay in place when a table is scrolled; the style knows no more."""
+
+
+def write_report(documents: Sequence[Document], path: Path) -> Path:
+    """Write the page of these documents; return where it is."""
+    page = render(documents)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path} cannot be written: {error.strerror}") from error
+    return path
+
+
+def render(documents: Sequence[Document]) -> str:
+    """Return the page of these documents."""
+    style = palette.style() + _part("page.css")
+    script = f'"use strict";\nconst PALETTE = {embedded(palette.palette())};\n'
+    script += "\n".join(_part(name) for name in SCRIPTS)
+    title = documents[0].title if len(documents) == 1 else SEVERAL
+    return Template(_part("page.html")).substitute(
+        title=escape(title),
+        style=style,
+        style_digest=_digest(style),
+        script=script,
+        script_digest=_digest(script),
+        contents=_contents(documents) if len(documents) > 1 else "",
+        body="\n".join(_section(d, i, len(documents) > 1) for i, d in enumerate(documents)),
+        data=embedded([document.record() for document in documents]),
+    )
+
+
+def embedded(value: Any) -> str:
+    """Return JSON that may stand inside a script element: `<`, `>` and `&` are written as escapes.
+
+    JSON knows no infinity and no nan: they become null.
+    """
+    text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _contents(documents: Sequence[Document]) -> str:
+    """Return the page in short: what each document says first, with a link to the rest of it."""
+    links = "".join(
+        f'<li><a href="#document-{i}">{escape(document.title)}</a>'
+        + "".join(f"<p>{escape(s)}</p>" for s in document.summary[document.key :][:1])
+        + "</li>"
+        for i, document in enumerate(documents)
+    )
+    return f'<nav aria-labelledby="short"><h2 id="short">In short</h2><ol>{links}</ol></nav>'
+
+
+def _section(document: Document, index: int, titled: bool) -> str:
+    figures = "".join(_figure(figure, index, k) for k, figure in enumerate(document.figures))
+    parts = [
+        f'<section class="document" id="document-{index}">',
+        f"<h2>{escape(document.title)}</h2>" if titled else "",
+        '<div class="summary">',
+        *(
+            f"{'<p class=key>' if i == document.key else '<p>'}{escape(sentence)}</p>"
+            for i, sentence in enumerate(document.summary)
+        ),
+        "</div>",
+        f'<dl class="facts">{"".join(map(_fact, document.facts))}</dl>' if document.facts else "",
+        f'<div class="figures">{figures}</div>' if figures else "",
+        *map(_table, document.tables),
+        _ledger(document.ledger, index) if document.ledger else "",
+        f'<p class="origin">{escape(document.note)}</p>' if document.note else "",
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _fact(fact: Fact) -> str:
+    note = f"<dd>{escape(fact.note)}</dd>" if fact.note else ""
+    return (
+        f'<div><dt>{escape(fact.label)}</dt><dd class="value">{escape(fact.value)}</dd>{note}</div>'
+    )
+
+
+def _figure(figure: Figure, document: int, index: int) -> str:
+    return (
+        f'<figure data-document="{document}" data-figure="{index}">'
+        f"<figcaption><h3>{escape(figure.title)}</h3></figcaption>"
+        '<div class="legend" role="group" aria-label="Series"></div>'
+        '<div class="plot"><noscript>Curves are drawn by a script.</noscript></div>'
+        '<div class="scales"></div>'
+        f"{_note(figure.note)}{_command(figure.command)}</figure>"
+    )
+
+
+def _table(table: Table, *, folded: bool = True) -> str:
+    places = [_places(table, column) for column in range(len(table.columns))]
+    held = _held(table)
+    kinds = [_kind(each, column, held) for column, each in enumerate(places)]
+    head = "".join(
+        f'<th scope="col" aria-sort="none"{kind}><button type="button">{escape(name)}</button></th>'
+        for name, kind in zip(table.columns, kinds, strict=True)
+    )
+    body = "".join(_row(row, places, kinds, _is_ours(table, row)) for row in table.rows)
+    made = (
+        '<div class="sideways"><p class="hint">Scroll sideways for more columns →</p>'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(table.title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div>"
+    )
+    if folded and len(table.rows) > LONG:
+        size = f"{len(table.rows):,} rows of {len(table.columns)} columns"
+        made = f'<details class="fold"><summary>{size}</summary>{made}</details>'
+    return (
+        f'<div class="table"><h3>{escape(table.title)}</h3>{made}'
+        f"{_note(table.note)}{_command(table.command)}</div>"
+    )
+
+
+def _held(table: Table) -> int:
+    """Return how many columns say what a row is: those up to the method, or the first."""
+    place = table.columns.index(METHOD) if METHOD in table.columns else 0
+    return place + 1 if place < HELD else 1
+
+
+def _is_ours(table: Table, row: Sequence[Cell]) -> bool:
+    """Say whether a row is of our method, by the column that names methods."""
+    return any(
+        heading == METHOD and isinstance(cell, str) and cell.lower().startswith(OURS)
+        for heading, cell in zip(table.columns, row, strict=True)
+    )
+
+
+def _row(
+    row: Sequence[Cell], places: Sequence[int | None], kinds: Sequence[str], ours: bool
+) -> str:
+    cells = []
+    for column, (cell, digits, kind) in enumerate(zip(row, places, kinds, strict=True)):
+        tag = 'th scope="row"' if column == 0 else "td"
+        value = "" if _missing(cell) else f' data-value="{escape(str(cell))}"'
+        cells.append(f"<{tag}{kind}{value}>{_shown(cell, digits)}</{tag[:2]}>")
+    return ('<tr class="ours">' if ours else "<tr>") + "".join(cells) + "</tr>"
+
+
+def _ledger(ledger: dict[str, dict[str, Any]], index: int) -> str:
+    table = Table(
+        title="Openings",
+        columns=["method", "opened", "openings", "numbers", "of"],
+        rows=[
+            [method, kind, entry["openings"], entry["numbers"], entry["of"]]
+            for method, opened in ledger.items()
+            for kind, entry in opened.items()
+        ],
+        command="",
+    )
+    return (
+        f'<div class="ledger" data-document="{index}"><h3>Who saw what</h3>'
+        "<p>Everything that was opened, and so seen by all peers. A sum over many peers hides each "
+        "of them; a single peer’s update shows what its data did.</p>"
+        '<div class="picture"><noscript>The picture is drawn by a script.</noscript></div>'
+        f"<details><summary>The same as a table</summary>{_table(table, folded=False)}"
+        "</details></div>"
+    )
+
+
+def _command(command: str) -> str:
+    if not command:
+        return ""
+    return (
+        f'<div class="command"><pre><code>{escape(command)}</code></pre>'
+        '<button type="button" class="copy">Copy</button></div>'
+    )
+
+
+def _note(note: str) -> str:
+    return f'<p class="note">{escape(note)}</p>' if note else ""
+
+
+def _kind(places: int | None, column: int, held: int) -> str:
+    """Return the class of a column's cells: a number, and held in place, the last at the edge."""
+    kinds = ["number"] * (places is not None) + ["held"] * (column < held)
+    kinds += ["edge"] * (column == held - 1)
+    return f' class="{" ".join(kinds)}"' if kinds else ""
+
+
+def _places(table: Table, column: int) -> int | None:
+    """Return how many decimals a column's numbers get, or None for a column of texts.
+
+    One for percentages; otherwise so many that the typical number has three digits, and no more
+    than any of them was given with.
+    """
+    cells = [row[column] for row in table.rows]
+    numbers = [abs(c) for c in cells if isinstance(c, float | int) and math.isfinite(c)]
+    if not numbers:
+        return None
+    if all(float(number).is_integer() for number in numbers):
+        return 0
+    if "%" in table.columns[column]:
+        return 1
+    typical = sorted(number for number in numbers if number)[sum(map(bool, numbers)) // 2]
+    given = max(len(str(number).partition(".")[2]) for number in numbers)
+    return max(0, min(6, given, 2 - math.floor(math.log10(typical))))
+
+
+def _shown(cell: Cell, places: int | None) -> str:
+    if _missing(cell):
+        return "–"
+    if isinstance(cell, str):
+        return escape(cell.replace(" ± ", "\u00a0±\u00a0"))
+    return f"{cell:,.{places or 0}f}"
+
+
+def _missing(cell: Cell) -> bool:
+    return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case _:
+            return value
+
+
+def _part(name: str) -> str:
+    return files("pdlrecover.experiments.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

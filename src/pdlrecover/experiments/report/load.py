@@ -1,0 +1,89 @@
+"""Records read back as documents: of simulations, and of documents that were written down.
+
+Rules: a folder stands for its `document.json`, else for its `result.json`, else for all JSON files
+in it. What cannot be read is said in one sentence that names the file.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pdlrecover.errors import RecordError
+from pdlrecover.experiments.experiment.run import FORMAT, Record
+from pdlrecover.experiments.report.document import Document
+from pdlrecover.experiments.report.simulation_document import documents_from_result
+from pdlrecover.experiments.reproductions import REPRODUCTIONS
+
+NAMES = ("document.json", "result.json")
+WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+"""What reading a record raises when a part of it is missing or of another kind."""
+
+
+def read_documents(paths: Sequence[Path]) -> list[Document]:
+    """Return the documents of these folders and files: simulations first, seeds put together.
+
+    Reproductions follow in the paper's order, then others as they come.
+    """
+    results: list[Record] = []
+    documents: list[Document] = []
+    for file in [file for path in paths for file in _files(path)]:
+        record = _load(file)
+        try:
+            if {"methods", "config"} <= record.keys():
+                _check_result(record)
+                results.append(record)
+            elif {"figures", "tables", "summary"} <= record.keys():
+                documents.append(Document.from_record(record))
+            else:
+                raise RecordError(
+                    f"it has neither the parts of a simulation's result nor of a document, but "
+                    f"{', '.join(sorted(record)[:6]) or 'nothing'}"
+                )
+        except WRONG as error:
+            raise RecordError(
+                f"{file} is a record of another format: {_reason(error)}; give a result.json that "
+                "`pdlrecover simulate` wrote, or a document's record"
+            ) from error
+    order = {name: place for place, name in enumerate(REPRODUCTIONS)}
+    documents.sort(key=lambda document: order.get(document.name, len(order)))
+    return [*documents_from_result(*results), *documents]
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise RecordError(f"{path} does not exist; name a folder with a result, or a record file")
+    named = [path / name for name in NAMES if (path / name).is_file()]
+    found = named[:1] or sorted(path.glob("*.json"))
+    if not found:
+        raise RecordError(
+            f"{path} has no {' or '.join(NAMES)}; run `pdlrecover simulate --out {path}` first, or "
+            "name another folder"
+        )
+    return found
+
+
+def _load(file: Path) -> Record:
+    try:
+        record: Any = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise RecordError(f"{file} is damaged: {error}; make it again, or leave it out") from error
+    return record if isinstance(record, dict) else {}
+
+
+def _check_result(record: Record) -> None:
+    """Raise if a result is of another version, has no method yet, or lacks what a page shows."""
+    if record.get("format") != FORMAT:
+        raise RecordError(f"it is of format {record.get('format')}, and this reads {FORMAT}")
+    if not record["methods"]:
+        raise RecordError("no method in it is done yet")
+    for document in documents_from_result(record):
+        Document.from_record(document.record())
+
+
+def _reason(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)

@@ -1,0 +1,124 @@
+"""Theorem 1 as an experiment: how far recovery ends from retraining, and how far it may.
+
+On L2-regularised logistic regression every round's loss is μ-strongly convex with μ = λ, and
+𝓛-smooth. Recovery and retraining start at the same w_0, step with rate γ ≤ min(1/μ, 1/𝓛), and
+use the same minibatches, so with Z ≥ ‖ĝ_t − ∇L_t(ŵ_t)‖ for all t
+
+    ‖ŵ_t − w_t‖ ≤ γZ · (1 − r^t)/(1 − r),    r = √(1 − γμ).
+
+Z is measured: in every round the true mean gradient of the kept peers is computed at ŵ_t beside the
+estimated one. Exact rounds have an error of at most the fixed-point rounding, which is in Z too.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdlrecover.errors import PlanError
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.world import World, build
+from pdlrecover.recovery.agreement import norm
+from pdlrecover.recovery.methods import Settings
+from pdlrecover.recovery.requests import Stepped, Vector
+
+BOUND = Config(
+    dataset="digits",
+    model="logistic",
+    peers=20,
+    malicious=5,
+    rounds=300,
+    learning_rate=0.1,
+    l2=0.05,
+    clear=True,
+    methods=("retrain", "pdlrecover"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """One run: measured distances, measured errors, and the bound, by round."""
+
+    seed: int
+    rate: float
+    convexity: float
+    smoothness: float
+    z: float
+    distance: list[float]
+    error: list[float]
+    bound: list[float]
+
+    def holds(self) -> bool:
+        """Say whether no distance exceeds the bound."""
+        return all(d <= b for d, b in zip(self.distance, self.bound, strict=True))
+
+
+def measure_bound(config: Config, data_dir: Path | None = None) -> Bound:
+    """Train, retrain and recover; return distances, Z and the bound."""
+    if config.model != "logistic" or config.l2 <= 0 or config.optimizer != "sgd":
+        raise PlanError("Theorem 1 is about L2-regularised logistic regression trained with SGD")
+    world = build(config, data_dir=data_dir)
+    smoothness = _smoothness(world)
+    if config.learning_rate > min(1 / config.l2, 1 / smoothness):
+        raise PlanError(
+            f"Theorem 1 needs a learning rate of at most min(1/μ, 1/𝓛) = "
+            f"{min(1 / config.l2, 1 / smoothness):.4g}, got {config.learning_rate}"
+        )
+    federation, removed = world.federation, world.removed
+    federation.train(config.rounds, config.learning_rate)
+    retrained = [federation.original.models[0]]
+    federation.recover(
+        removed, "retrain", reason="malicious", observer=lambda s: retrained.append(s.model)
+    )
+    watch = _Watch(world)
+    federation.recover(
+        removed,
+        "pdlrecover",
+        reason="malicious",
+        settings=Settings(options=config.options),
+        observer=watch,
+    )
+    distance = [norm(a - b) for a, b in zip(watch.models, retrained, strict=True)]
+    z = max(watch.errors)
+    shrink = math.sqrt(1 - config.learning_rate * config.l2)
+    bound = [
+        config.learning_rate * z * (1 - shrink**t) / (1 - shrink) for t in range(len(distance))
+    ]
+    return Bound(
+        seed=config.seed,
+        rate=config.learning_rate,
+        convexity=config.l2,
+        smoothness=smoothness,
+        z=z,
+        distance=distance,
+        error=watch.errors,
+        bound=bound,
+    )
+
+
+class _Watch:
+    """Follows a recovery by plain SGD, and compares each of its steps with the true gradient."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._kept = [p for p in range(world.config.peers) if p not in world.removed]
+        self.models: list[Vector] = [world.federation.original.models[0]]
+        self.errors: list[float] = []
+
+    def __call__(self, step: Stepped) -> None:
+        before = self.models[-1]
+        simulated_peers = self._world.federation.simulated_peers
+        sums = simulated_peers.sums(step.round, before, [self._kept], "recovery")[0]
+        true = sums[:-1] / sums[-1]
+        used = (before - step.model) / self._world.config.learning_rate
+        self.errors.append(norm(used - true))
+        self.models.append(step.model)
+
+
+def _smoothness(world: World) -> float:
+    """Return an upper bound of 𝓛: the softmax Hessian is at most ½·xxᵀ for every sample, plus λ.
+
+    Every minibatch's mean of ‖x‖² is at most the largest; the bias counts as a feature of 1.
+    """
+    x = world.dataset.train_x.flatten(1).double()
+    largest = float((x.square().sum(dim=1) + 1).max())
+    return 0.5 * largest + world.config.l2

@@ -1,0 +1,69 @@
+import asyncio
+import json
+import os
+
+import pytest
+
+from pdlrecover.engines.peers.operator.local_socket import NoPeerError, ask, serve_control
+from pdlrecover.errors import PlanError
+
+
+def test_several_local_sockets_opened_at_once_leave_the_process_mask_alone(tmp_path):
+    before = os.umask(0o022)
+
+    async def open_all():
+        paths = [tmp_path / str(i) for i in range(5)]
+        servers = await asyncio.gather(*(serve_control(path, lambda command: {}) for path in paths))
+        modes = [path.stat().st_mode & 0o777 for path in paths]
+        for server in servers:
+            server.close()
+            await server.wait_closed()
+        return modes
+
+    try:
+        assert asyncio.run(open_all()) == [0o600] * 5
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+
+
+def asked(path, answer, **arguments):
+    """Ask a server that answers each line so."""
+
+    async def session(reader, writer):
+        await reader.readline()
+        writer.write(answer or b"")
+        if answer is None:
+            await reader.read()  # until who asked has gone
+        writer.close()
+        await writer.wait_closed()
+        done.set()
+
+    async def story():
+        async with await asyncio.start_unix_server(session, path):
+            try:
+                return await ask(path, {"do": "status"}, **arguments)
+            finally:
+                await done.wait()
+
+    done = asyncio.Event()
+
+    return asyncio.run(story())
+
+
+def test_a_long_status_is_read(tmp_path):
+    told = {"text": "x" * (1 << 18)}
+    assert asked(tmp_path / "control", json.dumps(told).encode() + b"\n") == told
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (b"", NoPeerError, "is stopping"),
+        (b"{\n", PlanError, "cannot be read"),
+        (None, PlanError, "does not answer within 0.2 s"),
+    ],
+)
+def test_a_peer_that_gives_no_answer_is_said(tmp_path, answer, kind, words):
+    with pytest.raises(kind, match=words):
+        asked(tmp_path / "control", answer, timeout=0.2)

@@ -1,0 +1,464 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory import MemoryStore
+from test_codec import BODIES
+from wire import KEYS, Setup
+
+from pdlrecover import Tolerance
+from pdlrecover.engines.peers.federation.plan import Recovery
+from pdlrecover.engines.peers.protocol import codec
+from pdlrecover.engines.peers.protocol import messages as m
+from pdlrecover.engines.peers.protocol.effects import Blame, Note, Send
+from pdlrecover.engines.peers.removals.votes import MAX_REMOVALS, Removals
+from pdlrecover.errors import PlanError
+
+LOG = bytes(range(32))
+SETUP = Setup(7, Tolerance(colluders=1, dropouts=2, liars=1))
+RECOVERY = Recovery(preparation=3, period=5, final=2, buffer=2)
+ROUNDS = 20
+
+
+def removals(me, store=None, log=LOG):
+    made = Removals(SETUP.context(me, m.NOTHING, range(7)), store or MemoryStore(), RECOVERY)
+    if log:
+        made.about(log, [range(7)] * ROUNDS)
+    return made
+
+
+def removal(removed=(5, 6), **arguments):
+    defaults = {"reason": "malicious", "method": "pdlrecover", "accept_differencing": False}
+    defaults["settings"] = RECOVERY.told()
+    return m.RemovalProposal(removed=tuple(removed), after=LOG, **{**defaults, **arguments})
+
+
+def deliver(outcomes, removals_of, sender):
+    """Hand messages on; return what the recipients answered."""
+    answers = []
+    for outcome in outcomes:
+        if isinstance(outcome, Send) and outcome.to in removals_of:
+            answers += removals_of[outcome.to].receive(outcome.data, sender)
+    return answers
+
+
+def test_a_removal_passes_everywhere_with_more_than_half_and_not_before():
+    removals_of = {me: removals(me) for me in range(7)}
+    proposal = removal()
+    deliver(removals_of[0].propose(proposal), removals_of, 0)
+    for me in (1, 2):
+        assert not any(each.passed() for each in removals_of.values())
+        deliver(removals_of[me].approve(proposal.digest), removals_of, me)
+    assert removals_of[3].needed == 4
+    assert not removals_of[3].passed()
+    deliver(removals_of[3].approve(proposal.digest), removals_of, 3)
+    for each in removals_of.values():
+        (passed,) = each.passed()
+        assert passed.kept == (0, 1, 2, 3, 4)
+        assert sorted(passed.approvals) == [0, 1, 2, 3]
+
+
+def test_those_to_be_removed_have_no_vote_but_may_propose():
+    removals_of = {me: removals(me) for me in range(7)}
+    proposal = removal()
+    deliver(removals_of[5].propose(proposal), removals_of, 5)
+    assert not removals_of[0].removals[proposal.digest].approvals
+    with pytest.raises(PlanError, match="has no vote"):
+        removals_of[6].approve(proposal.digest)
+    context = SETUP.context(6, m.NOTHING, range(7))
+    place = context.place(0, LOG, m.NOTHING, 0)
+    forged = context.send(place, m.Approval(removal=proposal.digest), 0)
+    (blame,) = removals_of[0].receive(forged.data, 6)
+    assert isinstance(blame, Blame)
+    assert not removals_of[0].removals[proposal.digest].approvals
+
+
+def test_forged_approvals_do_not_count_and_their_bearer_is_named():
+    removals_of = {me: removals(me) for me in range(7)}
+    proposal = removal()
+    deliver(removals_of[0].propose(proposal), removals_of, 0)
+    context = SETUP.context(1, m.NOTHING, range(7))
+    place = context.place(0, LOG, m.NOTHING, 0)
+    good = context.send(place, m.Approval(removal=proposal.digest), 0).data
+    header = codec.decode(good).header
+    for pretended in (2, 3, 4):
+        for key in (1, pretended):
+            changed = m.Header(**{**vars(header), "sender": pretended})
+            data = codec.encode(changed, m.Approval(removal=proposal.digest), KEYS[key].sign)
+            (blame,) = removals_of[0].receive(data, 1)
+            assert (type(blame), blame.peer) == (Blame, 1)
+    elsewhere = m.Header(**{**vars(header), "federation": bytes(32)})
+    data = codec.encode(elsewhere, m.Approval(removal=proposal.digest), KEYS[1].sign)
+    assert removals_of[0].receive(data, 1)[0].peer == 1
+    assert removals_of[0].receive(b"garbage", 1)[0].peer == 1
+    assert set(removals_of[0].removals[proposal.digest].approvals) == {0}
+    for _ in range(5):
+        removals_of[0].receive(good, 1)
+    assert set(removals_of[0].removals[proposal.digest].approvals) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("proposal", "why"),
+    [
+        (removal((3,), reason="left"), "would reveal its updates"),
+        (removal((3, 4), reason="left"), "1 peers may collude .* At least 3 leavers"),
+        (removal((3, 4, 5)), "survive 2 dropouts"),
+        (removal((3, 9)), "no peer 9"),
+        (removal(()), "at least one"),
+        (removal(reason="boredom"), "the reason is one of left, malicious"),
+        (removal(method="magic"), "no method is called"),
+        (removal(method="pdlrecover:preparation=50"), "50 preparation .* do not fit"),
+        (removal(method="fine-tune-k:rounds=0"), "rounds must be above 0"),
+        (removal(method="auto:retrain=0"), "retrain must be above 0"),
+        (removal(method="auto:rescue=" + "9" * 400), "rescue must be above 0 and finite"),
+    ],
+)
+def test_what_the_rule_refuses_is_refused_here_and_by_the_others(proposal, why):
+    with pytest.raises(PlanError, match=why):
+        removals(0).propose(proposal)
+    context = SETUP.context(1, m.NOTHING, range(7))
+    data = context.send(context.place(0, LOG, m.NOTHING, 0), proposal, 0).data
+    asked = removals(0)
+    (answer,) = asked.receive(data, 1)
+    body = codec.decode(answer.data).body
+    assert isinstance(body, m.Refusal)
+    assert not asked.removals
+
+
+def test_a_single_honest_leaver_goes_when_differencing_is_accepted():
+    proposal = removal((3,), reason="left", accept_differencing=True)
+    asked = removals(0)
+    asked.propose(proposal)
+    assert proposal.digest in asked.removals
+
+
+def test_a_removal_about_another_training_is_refused():
+    other = m.RemovalProposal(**{**vars(removal()), "after": bytes(32)})
+    context = SETUP.context(1, m.NOTHING, range(7))
+    data = context.send(context.place(0, LOG, m.NOTHING, 0), other, 0).data
+    asked = removals(0)
+    asked.receive(data, 1)
+    assert not asked.removals
+
+
+EIGHT = Setup(8, Tolerance(colluders=0, dropouts=3))
+COLLUDING = Setup(8, Tolerance(colluders=1, dropouts=3))
+
+
+def large(me, store=None, *, recovery=RECOVERY, setup=EIGHT, absent=None, kept_from=0):
+    """Return a council of eight; `absent` has who was away in some rounds."""
+    made = Removals(setup.context(me, m.NOTHING, range(8)), store or MemoryStore(), recovery)
+    dealt = [set(range(8)).difference((absent or {}).get(t, ())) for t in range(ROUNDS)]
+    made.about(LOG, dealt, kept_from)
+    return made
+
+
+def pass_it(removals_of, proposal, by=range(5)):
+    """Let these peers approve a removal, one after the other; return who says no."""
+    refusing = []
+    for me in by:
+        try:
+            if proposal.digest in removals_of[me].removals:
+                said = removals_of[me].approve(proposal.digest)
+            else:
+                said = removals_of[me].propose(proposal)
+        except PlanError:
+            refusing.append(me)
+        else:
+            deliver(said, removals_of, me)
+    return refusing
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"),
+    [
+        (removal((6, 7), reason="left"), removal((5, 6, 7), reason="left"), False),
+        (removal((6, 7), reason="left"), removal((7,), reason="malicious"), False),
+        (removal((6, 7), reason="left"), removal((5, 7), reason="malicious"), False),
+        (removal((6, 7), reason="left"), removal((5, 6, 7), reason="malicious"), True),
+        (removal((6, 7), reason="left"), removal((5, 6), reason="left"), True),
+        (removal((7,)), removal((5, 6), reason="left"), True),
+        (removal((6, 7)), removal((6, 7), method="retrain"), False),
+    ],
+)
+def test_removals_that_together_tell_a_peers_part_do_not_both_pass(first, second, both):
+    removals_of = {me: large(me) for me in range(8)}
+    assert not pass_it(removals_of, first)
+    assert pass_it(removals_of, second) == ([] if both else [0, 1, 2, 3, 4])
+    for each in removals_of.values():
+        assert [r.proposal for r in each.passed()] == [first, second][: 1 + both]
+
+
+def test_of_two_removals_proposed_together_only_the_first_to_be_approved_passes():
+    """Both are known before either has passed, and one peer approves both against the rule."""
+    removals_of = {me: large(me) for me in range(8)}
+    first, second = removal((6, 7), reason="left"), removal((5, 6, 7), reason="left")
+    deliver(removals_of[0].propose(first), removals_of, 0)
+    deliver(removals_of[1].propose(second), removals_of, 1)
+    with pytest.raises(PlanError, match="would reveal the updates of peer 5"):
+        removals_of[0].approve(second.digest)
+    for proposal in (first, second):
+        for voter in range(5):
+            context = EIGHT.context(voter, m.NOTHING, range(8))
+            place = context.place(0, LOG, m.NOTHING, 0)
+            deliver(
+                context.broadcast(place, m.Approval(removal=proposal.digest)), removals_of, voter
+            )
+    for me in (5, 6, 7):
+        assert [r.proposal for r in removals_of[me].passed()] == [first]
+        assert len(removals_of[me].removals[second.digest].approvals) == 5
+
+
+def test_a_third_removal_is_held_against_all_before_it():
+    removals_of = {me: large(me) for me in range(8)}
+    for pair in ((5, 6), (6, 7)):
+        assert not pass_it(removals_of, removal(pair, reason="left"))
+    with pytest.raises(PlanError, match="would reveal the updates of peer 5"):
+        removals_of[0].propose(removal((5, 7), reason="left"))
+
+
+LEFT = removal((6, 7), reason="left")
+RETRAIN, SHORT = replace(LEFT, method="retrain"), replace(LEFT, method="accelerated-retrain")
+
+
+@pytest.mark.parametrize(
+    ("proposal", "absent", "why"),
+    [
+        (LEFT, {1: (6,)}, "would reveal the updates of peer 7"),
+        (LEFT, {1: (6, 7)}, None),
+        (removal((6, 7), reason="malicious"), {1: (6,)}, None),
+        (SHORT, {1: (6,)}, None),
+        (SHORT, {0: (6,)}, "would reveal the updates of peer 7"),
+        (RETRAIN, {0: (6, 7), 1: (6,)}, "would reveal the updates of peer 7"),
+        (RETRAIN, {0: (6, 7), 1: (6, 7), 2: (7,)}, "would reveal the updates of peer 6"),
+        (RETRAIN, {0: (6, 7), 2: (6,)}, None),
+        (replace(LEFT, accept_differencing=True), {1: (6,)}, None),
+        (removal((6, 7)), {1: (0, 1, 2, 3, 4)}, "a single other"),
+        (removal((6, 7), accept_differencing=True), {1: (0, 1, 2, 3, 4)}, "a single other"),
+        (removal((6, 7), method="retrain"), {1: (0, 1, 2, 3, 4)}, None),
+        (
+            removal((6, 7), method="retrain"),
+            {**dict.fromkeys(range(ROUNDS), (6, 7)), 9: (0, 1, 2, 3, 4, 6, 7)},
+            "a single other",
+        ),
+    ],
+)
+def test_the_rule_holds_in_every_round_for_those_that_dealt_in_it(proposal, absent, why):
+    asked = large(0, absent=absent)
+    if why is None:
+        asked.propose(proposal)
+    else:
+        with pytest.raises(PlanError, match=why):
+            asked.propose(proposal)
+
+
+def test_a_recovery_that_opened_nothing_of_a_round_excuses_no_other_in_it():
+    """Of round 3, retraining opens no sum; both removals would leave the same peers in it."""
+    removals_of = {me: large(me, absent={3: (5, 7)}) for me in range(8)}
+    assert not pass_it(removals_of, RETRAIN)
+    with pytest.raises(PlanError, match="would reveal the updates of peer 6"):
+        removals_of[0].propose(removal((5, 6), reason="left"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "absent", "why"),
+    [
+        (None, (5, 6, 7), {}, None),
+        (None, (6, 7), {}, "1 peers may collude"),
+        (None, (5, 6, 7), {4: (5,)}, r"one of peers \[6, 7\]"),
+        (None, (5, 6, 7), {4: (5, 6)}, "of peer 7"),
+        (None, (5, 6, 7), {4: (5, 6, 7)}, None),
+        ((5, 6, 7), (4, 5, 6), {}, r"one of peers \[4, 7\]"),
+        ((5, 6, 7), (3, 4, 5), {}, None),
+        ((5, 6, 7), (3, 4, 5), {4: (3,)}, r"one of peers \[4, 5\]"),
+    ],
+)
+def test_two_are_hidden_also_from_a_leaver_who_colludes(first, second, absent, why):
+    removals_of = {me: large(me, setup=COLLUDING, absent=absent) for me in range(8)}
+    if first:
+        assert not pass_it(removals_of, removal(first, reason="left"))
+    refusing = pass_it(removals_of, removal(second, reason="left"), by=[0])
+    assert refusing == ([] if why is None else [0])
+    if why:
+        with pytest.raises(PlanError, match=why):
+            removals_of[0].propose(removal(second, reason="left"))
+
+
+def test_a_method_that_needs_shares_that_this_peer_has_dropped_is_not_approved():
+    asked, other = large(0, kept_from=15), large(1)
+    with pytest.raises(PlanError, match="rounds 1 to 14, which this peer has dropped"):
+        asked.propose(removal((6, 7)))
+    proposal = removal((6, 7), method="historical")
+    deliver(other.propose(proposal), {0: asked}, 1)
+    with pytest.raises(PlanError, match="historical needs stored shares"):
+        asked.approve(proposal.digest)
+    assert set(asked.removals[proposal.digest].approvals) == {1}
+    asked.propose(removal((5, 6), method="retrain"))
+    large(0, kept_from=1).propose(removal((6, 7)))
+    late = large(0, kept_from=15, absent={0: (6, 7), 1: (6, 7)})
+    with pytest.raises(PlanError, match="retrain needs stored shares of rounds 1 to 2"):
+        late.propose(removal((6, 7), method="retrain"))
+
+
+def test_who_never_dealt_need_not_be_removed():
+    asked = large(0, absent=dict.fromkeys(range(ROUNDS), (6, 7)))
+    with pytest.raises(PlanError, match="the trained model is the one without them already"):
+        asked.propose(removal((6, 7)))
+    asked.propose(removal((5, 6)))
+
+
+@pytest.mark.parametrize("removed", [(5, 5), (6, 5), (5, 6, 6)])
+def test_each_removed_peer_is_named_once(removed):
+    with pytest.raises(PlanError, match="once, in order"):
+        removals(0).propose(removal(removed, reason="left"))
+
+
+def test_settings_are_part_of_a_removals_name_and_stay_as_they_were_proposed():
+    store, told = MemoryStore(), Recovery(period=5, buffer=2).told()
+    recovery = Recovery(period=5, buffer=2)
+    removals_of = {me: large(me, store if me == 0 else None, recovery=recovery) for me in range(8)}
+    proposal = removal((6, 7), settings=told)
+    assert proposal.digest != removal((6, 7)).digest
+    assert not pass_it(removals_of, proposal)
+    changed = large(0, store, recovery=Recovery(period=4, buffer=2))
+    (passed,) = changed.passed()
+    assert Recovery.heard(passed.proposal.settings) == Recovery(period=5, buffer=2)
+    with pytest.raises(PlanError, match="other settings of recovery"):
+        changed.propose(removal((5, 6), settings=told))
+
+
+def test_a_method_whose_noise_every_peer_would_draw_by_itself_is_refused():
+    with pytest.raises(PlanError, match="come to another model"):
+        removals(0).propose(removal(method="fedrecovery-noise"))
+
+
+def test_what_has_passed_is_recalled_without_judging_it_again():
+    """Also where the federation's rule has become stricter since."""
+    store = MemoryStore()
+    removals_of = {me: large(me, store if me == 0 else None) for me in range(8)}
+    proposal = removal((6, 7), reason="left")
+    assert not pass_it(removals_of, proposal)
+    again = large(0, store, recovery=replace(RECOVERY, min_removed=3))
+    assert [r.proposal for r in again.passed()] == [proposal]
+    assert again.passed()[0].kept == (0, 1, 2, 3, 4, 5)
+    with pytest.raises(PlanError, match="at least 3 leavers"):
+        again.propose(removal((4, 5), reason="left"))
+
+
+def test_approvals_that_come_before_the_proposal_count_once_it_is_there():
+    first, late = removals(1), removals(0)
+    proposal = removal()
+    outcomes = first.propose(proposal)
+    mine = [o for o in outcomes if o.to == 0]
+    context = SETUP.context(6, m.NOTHING, range(7))
+    place = context.place(0, LOG, m.NOTHING, 0)
+    late.receive(context.send(place, m.Approval(removal=proposal.digest), 0).data, 6)
+    said = [each for outcome in reversed(mine) for each in late.receive(outcome.data, 1)]
+    assert set(late.removals[proposal.digest].approvals) == {1}
+    assert [type(each) for each in said] == [Note, Blame, Note]
+    assert (said[1].peer, said[1].what) == (6, "voted on its own removal")
+    name = proposal.digest.hex()[:16]
+    assert said[0].text == f"peer 1 proposes removal {name} of peer 5, peer 6"
+    assert said[2].text == f"peer 1 approves removal {name}: 1 of 4 approvals"
+    assert (said[2].facts["peer"], said[2].facts["removal"]) == (1, name)
+
+
+def test_what_was_approved_survives_a_restart_and_is_said_again():
+    store = MemoryStore()
+    before = removals(0, store)
+    proposal = removal()
+    before.propose(proposal)
+    again = removals(0, store)
+    assert set(again.removals[proposal.digest].approvals) == {0}
+    late = removals(4)
+    deliver(again.again(), {4: late}, 0)
+    assert set(late.removals[proposal.digest].approvals) == {0}
+    untrained = removals(2, log=None)
+    with pytest.raises(PlanError, match="training has not ended"):
+        untrained.propose(proposal)
+
+
+def test_a_peer_that_trains_longer_learns_of_a_removal_however_often_it_was_said():
+    first, late = removals(0), removals(1, log=None)
+    proposal = removal()
+    first.propose(proposal)
+    for _ in range(3 * MAX_REMOVALS):
+        deliver(first.again(), {1: late}, 0)
+    assert not late.removals
+    late.about(LOG, [range(7)] * ROUNDS)
+    deliver(first.again(), {1: late}, 0)
+    assert proposal.digest in late.removals
+
+
+def test_one_peer_may_propose_many_removals_but_not_any_number_and_is_told_why_not_once():
+    asked = removals(0)
+    context = SETUP.context(1, m.NOTHING, range(7))
+    place = context.place(0, LOG, m.NOTHING, 0)
+    refusals = 0
+    for i in range(3 * MAX_REMOVALS):
+        proposal = removal(method=f"magic {i % (2 * MAX_REMOVALS)}")
+        refusals += len(asked.receive(context.send(place, proposal, 0).data, 1))
+    assert refusals == MAX_REMOVALS
+
+
+def test_what_others_write_reaches_the_log_without_line_breaks():
+    asked = removals(0)
+    context = SETUP.context(1, m.NOTHING, range(7))
+    refusal = m.Refusal(removal=bytes(32), why="no\n12:00:00 elm was caught\x1b[2J")
+    data = context.send(context.place(0, LOG, m.NOTHING, 0), refusal, 0).data
+    (note,) = asked.receive(data, 1)
+    assert note.text.isprintable()
+
+
+def test_peers_without_any_removal_still_hear_from_each_other():
+    said = removals(0).again()
+    assert sorted(send.to for send in said) == [1, 2, 3, 4, 5, 6]
+    assert removals(1).receive(said[0].data, 0) == []
+    assert removals(1, log=None).receive(said[0].data, 0) == []
+
+
+TEXT = st.text(st.sampled_from("a\n\x1b\0é€😀=+:.9"), max_size=250)
+LONG = st.integers(200, 250).map(lambda n: "😀" * n)
+METHOD = st.one_of(
+    TEXT,
+    LONG,
+    st.builds(
+        "{}:{}={}".format,
+        st.sampled_from(["pdlrecover", "auto", "retrain-k", "historical", "crab", "fedrecovery"]),
+        st.sampled_from(["preparation", "buffer", "rounds", "block", "rescue", "😀"]),
+        st.sampled_from(["0", "1", "17", "9" * 400, "0.5", "٣", "😀" * 200]),
+    ),
+)
+PROPOSALS = st.builds(
+    m.RemovalProposal,
+    removed=st.lists(st.integers(0, 9), max_size=4).map(sorted).map(tuple),
+    reason=st.one_of(st.sampled_from(["left", "malicious"]), LONG, TEXT),
+    method=st.one_of(st.sampled_from(["pdlrecover", "retrain"]), METHOD),
+    accept_differencing=st.booleans(),
+    after=st.sampled_from([LOG, LOG, LOG, bytes(32)]),
+    settings=st.sampled_from([RECOVERY.told(), RECOVERY.told(), "😀" * 250]),
+)
+
+
+@settings(deadline=None)
+@given(body=BODIES, proposal=PROPOSALS)
+def test_whatever_a_peer_signs_is_answered_and_raises_nothing(body, proposal):
+    context = SETUP.context(1, m.NOTHING, range(7))
+    asked, training = removals(0), removals(0, log=None)
+    for each in (body, proposal, proposal):
+        data = context.send(context.place(0, LOG, m.NOTHING, 0), each, 0).data
+        assert isinstance(asked.receive(data, 1), list)
+        assert isinstance(training.receive(data, 1), list)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"reason": "😀" * 250}, {"method": "😀" * 250}, {"method": "pdlrecover:" + "é" * 400}],
+)
+def test_a_long_reason_is_refused_in_a_message_that_can_be_sent(changes):
+    context = SETUP.context(1, m.NOTHING, range(7))
+    data = context.send(context.place(0, LOG, m.NOTHING, 0), removal(**changes), 0).data
+    (answer,) = removals(0).receive(data, 1)
+    why = codec.decode(answer.data).body.why
+    assert 500 < len(why.encode()) <= 900

@@ -1,0 +1,183 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from wire import FEDERATION, SETTINGS, TRAINING, Setup, same_models
+
+from pdlrecover import Tolerance
+from pdlrecover.engines.peers.protocol.effects import Note
+from pdlrecover.engines.peers.runs.archive import Archive
+from pdlrecover.errors import PlanError
+
+ROUNDS = 14
+TOLERANCE = Tolerance(colluders=1, dropouts=2)
+
+
+@pytest.fixture(scope="module")
+def setting():
+    setup = Setup(6, TOLERANCE)
+    assert setup.scheme.quorums.packing == 2
+    return setup, setup.train(rounds=ROUNDS), setup.simulation(ROUNDS)
+
+
+def test_peers_train_the_model_of_the_simulation_to_the_bit(setting):
+    setup, network, simulation = setting
+    np.testing.assert_array_equal(same_models(network), simulation.original.models[ROUNDS])
+    for t, model in enumerate(setup.stores[3].models(TRAINING)):
+        np.testing.assert_array_equal(model, simulation.original.models[t])
+    assert not network.blames
+
+
+@pytest.mark.parametrize("method", ["pdlrecover", "retrain", "historical", "auto"])
+def test_every_method_recovers_the_model_of_the_simulation_to_the_bit(setting, method):
+    setup, network, simulation = setting
+    recovered = setup.recover(network, (1, 4), method=method)
+    expected = simulation.recover((1, 4), method, reason="malicious", settings=SETTINGS)
+    np.testing.assert_array_equal(same_models(recovered), expected.weights)
+    assert not recovered.blames
+    ours = recovered.sessions[0].driver.ledger.record()
+    theirs = expected.ledger.record()
+    assert {**ours, "seconds": None} == {**theirs, "seconds": None}
+
+
+def test_a_recovery_that_too_few_have_the_shares_for_says_whom_it_waits_for(setting):
+    setup, trained, _ = setting
+    recovering = setup.recover(trained, (0, 5), method="historical", run=False)
+    said = []
+    for peer, session in recovering.sessions.items():
+        if peer in (2, 3):
+            session.driver._stored_share = lambda *_: None
+        session.protocol.tick = recorded(session.protocol.tick, said)
+    recovering.run(until=20.0)
+    assert not any(p.finished for p in recovering.sessions.values())
+    assert any("waits for sub-secrets of peer 2, peer 3" in text for text in said)
+
+
+def recorded(tick, said):
+    def ticked(now):
+        effects = tick(now)
+        said.extend(effect.text for effect in effects if isinstance(effect, Note))
+        return effects
+
+    return ticked
+
+
+class Absent:
+    """A store in whose training only some peers dealt in one round."""
+
+    def __init__(self, store, t, dealers):
+        self._store, self._round, self._dealers = store, t, dealers
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def dealers(self, run, step):
+        absent = run == TRAINING and step == self._round
+        return self._dealers if absent else self._store.dealers(run, step)
+
+
+def with_absences(t, dealers):
+    setup = Setup(6, TOLERANCE)
+    network = setup.train(rounds=ROUNDS)
+    setup.stores = [Absent(store, t, dealers) for store in setup.stores]
+    return setup, network
+
+
+@pytest.mark.slow
+def test_a_stored_sum_over_too_few_kept_peers_is_not_opened():
+    setup, network = with_absences(5, (0, 1, 2, 4))
+    with pytest.raises(PlanError, match="a single other"):
+        setup.recover(network, (1, 4), method="historical")
+
+
+@pytest.mark.slow
+def test_a_pair_over_too_few_peers_is_not_opened_and_its_rounds_are_exact():
+    setup, network = with_absences(2, (0, 1, 2, 4))
+    recovered = setup.recover(network, (1, 4))
+    assert np.isfinite(same_models(recovered)).all()
+    asked = recovered.sessions[0].driver.ledger.record()
+    whole = setup.simulation(ROUNDS).recover((1, 4), reason="malicious", settings=SETTINGS)
+    assert asked["exact_rounds"] > whole.ledger.record()["exact_rounds"]
+
+
+def test_updates_that_the_training_opened_are_not_dealt_again(setting):
+    setup, network, simulation = setting
+    recovered = setup.recover(network, (1, 4), method="retrain-k")
+    log = setup.stores[0].log(recovered.sessions[0].protocol.context.run)
+    assert [len(entry.dealers) for entry in log[:3]] == [0, 4, 4]
+    expected = simulation.recover((1, 4), "retrain-k", reason="malicious", settings=SETTINGS)
+    np.testing.assert_array_equal(same_models(recovered), expected.weights)
+
+
+@pytest.mark.parametrize("changed", [{"period": 4}, {"preparation": 4}, {"final": 4}])
+@pytest.mark.slow
+def test_a_recovery_is_not_gone_on_with_by_software_that_asks_otherwise(changed):
+    """Another version of a method is another method: here its schedule differs."""
+    setup = Setup(6, TOLERANCE)
+    network = setup.train(rounds=ROUNDS)
+    setup.recover(network, (1, 4))
+    schedule = replace(SETTINGS.options.schedule, **changed)
+    other = replace(SETTINGS, options=replace(SETTINGS.options, schedule=schedule))
+    store, trained = setup.stores[0], network.sessions[0]
+    again = setup.recoverer(0, trained, (1, 4))
+    again.start(0.0)
+    before = store.models(again.protocol.context.run)[-1].copy()
+    with pytest.raises(PlanError, match="go on with the version that began it"):
+        setup.recoverer(0, trained, (1, 4), settings=other).start(0.0)
+    np.testing.assert_array_equal(store.models(again.protocol.context.run)[-1], before)
+    np.testing.assert_array_equal(again.driver.model, before)
+
+
+@pytest.mark.slow
+def test_retraining_works_where_only_the_last_rounds_and_the_first_are_kept(tmp_path):
+    setup, rounds = Setup(6, TOLERANCE), 5
+    code = setup.contribution(0).code
+    setup.stores = [
+        Archive(
+            tmp_path / str(peer),
+            bytes(32),
+            training=TRAINING,
+            federation=FEDERATION,
+            peer=peer,
+            peers=6,
+            parameters=code.length - 1,
+            blocks=setup.scheme.quorums.blocks(code.length),
+            keep=2,
+        )
+        for peer in range(6)
+    ]
+    network = setup.train(rounds=rounds)
+    assert {store.shares_from(TRAINING) for store in setup.stores} == {3}
+    recovered = setup.recover(network, (1, 4), method="retrain")
+    expected = setup.simulation(rounds).recover((1, 4), "retrain", reason="malicious")
+    np.testing.assert_array_equal(same_models(recovered), expected.weights)
+    replayed = setup.recover(network, (1, 4), method="historical", run=False)
+    replayed.run(until=20.0)
+    assert not any(p.finished for p in replayed.sessions.values())
+    for store in setup.stores:
+        store.close()
+
+
+@pytest.mark.slow
+def test_the_ledger_of_a_run_says_who_was_in_its_sums():
+    setup = Setup(6, TOLERANCE)
+    network = setup.train(rounds=ROUNDS, run=False)
+    network.crash(5, setup.trainer(5, ROUNDS))
+    network.run(done=lambda: network.sessions[0].protocol.step == 2)
+    network.start(5)
+    network.run()
+    same_models(network)
+    driver = network.sessions[0].driver
+    told, dealt = driver.participation.told(driver.ledger), driver.participation.dealt
+    assert [dealt[peer] for peer in range(5)] == [ROUNDS] * 5
+    assert 0 < dealt[5] <= ROUNDS - 2
+    assert told["gradient_evaluations"] == dealt.total()
+    assert told["opened"]["fresh sums"]["of"] == "5 to 6 kept peers together"
+    assert driver.participation.last == frozenset(range(6))
+    recovered = setup.recover(network, (1, 4))
+    driver = recovered.sessions[0].driver
+    told = driver.participation.told(driver.ledger)
+    assert told["exact_rounds_from_history"] == 1, "both that go dealt in the first round"
+    assert told["opened"]["fresh sums"]["of"] == "3 to 4 kept peers together"
+    assert told["opened"]["dot products"]["of"] == "3 kept peers together", "of the same pair"
+    assert told["gradient_evaluations"] == 4 * (told["exact_rounds"] - 1)

@@ -1,0 +1,297 @@
+"""What the page and the terminal say of a simulation's results."""
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from simulated import POISONED, entry, only, result
+
+from pdlrecover.cli.tables import results_table
+from pdlrecover.experiments.analysis.promises import holds
+from pdlrecover.experiments.analysis.results import Results
+from pdlrecover.experiments.report.html import render
+from pdlrecover.experiments.report.simulation_document import documents_from_result
+
+RESULTS = Path(__file__).parents[3] / "results" / "backdoor"
+
+
+def columns(document):
+    """Return the columns of a document's table by their headings."""
+    table = document.tables[0]
+    return dict(zip(table.columns, map(list, zip(*table.rows, strict=True)), strict=True))
+
+
+def test_the_summary_says_what_the_numbers_say():
+    document = only(documents_from_result(result(POISONED)))
+    assert (
+        "PDLRecover reached 90.4% against 90.5% of retraining, with 10 of 40 exact rounds; the "
+        "backdoor fell from 99.5% to 1.4%." in document.summary
+    )
+    assert [fact.value for fact in document.facts] == ["90.4%", "1.4%", "10", "0"]
+    assert "nobody’s own update was seen" in document.summary[-1]
+
+
+def test_the_committed_record_is_summed_up():
+    record = json.loads((RESULTS / "mnist-clear-0.json").read_text())
+    document = only(documents_from_result(record))
+    ours, theirs = (record["methods"][name]["accuracy"] for name in ("pdlrecover", "retrain"))
+    told = f"reached {100 * ours:.1f}% against {100 * theirs:.1f}% of retraining"
+    assert any(told in sentence for sentence in document.summary)
+    assert any("stayed after fine-tune-k (99.1%)" in sentence for sentence in document.summary)
+    assert [len(figure.series) for figure in document.figures] == [9, 9]
+    table = document.tables[0]
+    ours = dict(
+        zip(table.columns, next(r for r in table.rows if r[0] == "pdlrecover"), strict=True)
+    )
+    kept = record["methods"]["pdlrecover"]
+    assert ours["accuracy (%)"] == pytest.approx(100 * kept["accuracy"])
+    assert (ours["exact rounds"], ours["gradient evaluations"]) == (81, 81 * 160)
+    assert ours["MB sent per peer"] == pytest.approx(kept["bytes_per_peer"] / 1e6)
+    assert document.ledger["pdlrecover"] == kept["opened"]
+
+
+def test_who_did_better_and_who_saw_single_updates_is_said():
+    seen = {"individual": {"openings": 320, "numbers": 2880, "of": "one peer"}}
+    rivals = {
+        "auto": entry(0.96, 0.01, exact=1),
+        "historical": entry(0.97, 0.9),
+        "retrain-k": entry(0.5, 0.1, opened=seen),
+    }
+    told = " ".join(only(documents_from_result(result({**POISONED, **rivals}))).summary)
+    assert "More accurate than that: auto (96.0% with 1 exact round)." in told
+    assert "The backdoor stayed after historical (90.0%)." in told
+    assert "Single peers’ updates were opened by retrain-k (320)" in told
+
+
+def test_without_a_backdoor_there_is_no_word_of_one():
+    methods = {name: entry(each["accuracy"]) for name, each in POISONED.items()}
+    document = only(documents_from_result(result(methods, malicious=0, leavers=3)))
+    assert [figure.title for figure in document.figures] == ["Accuracy"]
+    assert "backdoor" not in render([document]).split("<script")[0]
+    assert any("the original model had 90.0%" in sentence for sentence in document.summary)
+
+
+@pytest.mark.parametrize(
+    ("settings", "title", "told"),
+    [
+        (
+            {"leavers": 3, "undetected": 3, "attack": "bad-unlearn"},
+            "3 of 10 peers left, 3 attackers stayed undetected (bad-unlearn)",
+            "3 of them left, and the 7 others forgot them; 3 of those who stayed attacked "
+            "(bad-unlearn) and went undetected.",
+        ),
+        (
+            {"leavers": 3},
+            "3 of 10 peers left",
+            "3 of them left, and the 7 others forgot them.",
+        ),
+        (
+            {"undetected": 1, "attack": "sign-flip"},
+            "nobody was removed, 1 attacker stayed undetected (sign-flip)",
+            "nobody was removed; 1 of those who stayed attacked (sign-flip) and went undetected.",
+        ),
+        (
+            {"malicious": 2, "undetected": 1, "accused": 1},
+            "2 of 10 peers attacked (backdoor), 1 more stayed undetected",
+            "2 of them planted a backdoor, 1 more stayed undetected, 1 honest one was removed by "
+            "mistake, and the 7 kept peers repaired it.",
+        ),
+    ],
+)
+def test_who_attacked_and_stayed_is_said(settings, title, told):
+    record = result(POISONED, **{"malicious": 0, **settings})
+    document = only(documents_from_result(record))
+    assert document.title == f"Recovery on digits: {title}"
+    assert document.summary[0].endswith(f"rounds; {told}")
+
+
+def test_a_method_that_diverged_is_said_to_have():
+    wild = {**POISONED, "delta-grad": entry(0.1, 0.0, diverged="the update in row 3 is not finite")}
+    document = only(documents_from_result(result(wild)))
+    assert document.summary[-1] == (
+        "delta-grad diverged, and its numbers are of the last model it had come to: the update in "
+        "row 3 is not finite."
+    )
+    table = document.tables[0]
+    column = table.columns.index("diverged")
+    assert [row[column] for row in table.rows] == [None, None, None, "yes"]
+    both = {**wild, "delta-grad": entry(0.9, 0.0)}
+    document = only(documents_from_result(result(both), result(wild, seed=1)))
+    assert document.summary[-1].startswith("delta-grad diverged with seed 1, and")
+    assert document.tables[0].rows[-1][-1] == "1 of 2 seeds"
+    assert "diverged" not in render(documents_from_result(result(POISONED))).split("<script")[0]
+
+
+def test_our_own_divergence_stands_beside_its_first_number():
+    wild = {**POISONED, "pdlrecover": entry(0.1, 0.0, diverged="it is not finite")}
+    first = only(documents_from_result(result(wild))).facts[0]
+    assert first.note == "it diverged; retraining: 90.5%"
+
+
+def test_the_terminal_says_what_diverged():
+    methods = {name: {**each, "remembered": None} for name, each in POISONED.items()}
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(results_table(result(methods)))
+    assert "diverged" not in console.export_text()
+    methods["pdlrecover"]["diverged"] = "[red]row 3[/red] is not finite"
+    console.print(results_table(result(methods)))
+    shown = " ".join(console.export_text().split())
+    assert "pdlrecover diverged, and its numbers are of" in shown
+    assert "[red]row 3[/red] is not finite." in shown
+
+
+def test_a_single_leaver_is_warned_of():
+    record = result(POISONED, malicious=0, leavers=1, accept_differencing=True)
+    assert any(
+        "differs by its own updates" in s for s in only(documents_from_result(record)).summary
+    )
+
+
+def leaving(seed, original, ours):
+    """Return a run whose original and recovered models know removed data this much better."""
+    losses = {"poisoned": original, "retrain": 0.0, "pdlrecover": ours}
+    methods = {
+        name: entry(0.9, held_out_loss=1.0, removed_loss=1.0 - gap, remembered=gap / original)
+        for name, gap in losses.items()
+    }
+    return result(methods, malicious=0, leavers=2, seed=seed)
+
+
+def test_what_is_remembered_is_averaged_as_differences_not_as_ratios():
+    runs = [leaving(0, 0.10, 0.01), leaving(1, 0.03, 0.03)]
+    page = columns(only(documents_from_result(*runs)))
+    assert page["remembered"] == pytest.approx([1.0, 0.0, 0.04 / 0.13])
+    assert page["remembered"][2] == Results(runs).remembered("pdlrecover").value
+    assert page["± remembered"][2] == Results(runs).remembered("pdlrecover").spread
+    assert "remembered" not in columns(only(documents_from_result(leaving(0, 0.01, 0.01))))
+    assert "remembered" not in columns(only(documents_from_result(result(POISONED))))
+
+
+def test_the_backdoor_stands_beside_that_of_retraining():
+    runs = result(POISONED), result({**POISONED, "pdlrecover": entry(0.9, 0.034)}, seed=1)
+    page = columns(only(documents_from_result(*runs)))
+    assert page["backdoor above retrain (points)"] == pytest.approx([98.2, 0.0, 1.1])
+    assert page["± backdoor above retrain (points)"][2] == pytest.approx(2**0.5)
+    alone = {name: each for name, each in POISONED.items() if name != "retrain"}
+    for record in (leaving(0, 0.1, 0.1), result(alone)):
+        assert not any("above" in title for title in columns(only(documents_from_result(record))))
+
+
+def test_a_backdoor_stays_only_above_that_of_retraining():
+    methods = {
+        "poisoned": entry(0.9, 0.99),
+        "retrain": entry(0.9, 0.58),
+        "pdlrecover": entry(0.9, 0.4),
+        "accelerated-retrain": entry(0.95, 0.55),
+        "fine-tune-k": entry(0.95, 0.8),
+    }
+    told = " ".join(only(documents_from_result(result(methods))).summary)
+    assert "The backdoor stayed after fine-tune-k (80.0%)." in told
+    del methods["retrain"]
+    told = " ".join(only(documents_from_result(result(methods))).summary)
+    assert "stayed after accelerated-retrain (55.0%) and fine-tune-k (80.0%)." in told
+    weak = {"poisoned": 0.03, "retrain": 0.01, "pdlrecover": 0.01, "historical": 0.028}
+    weak = {name: entry(0.9, success) for name, success in weak.items()}
+    assert "stayed" not in " ".join(only(documents_from_result(result(weak))).summary)
+
+
+def test_exact_rounds_are_the_work_of_the_kept_peers():
+    methods = {**POISONED, "crab": entry(0.96, 0.01, exact=0, gradient_evaluations=8 * 16)}
+    methods["poisoned"] = entry(0.9, 0.995, gradient_evaluations=10 * 40)
+    record = result(methods, clear=True)
+    document = only(documents_from_result(record))
+    assert any("crab (96.0% with 16 exact rounds)" in sentence for sentence in document.summary)
+    assert columns(document)["exact rounds"] == [40, 40, 10, 16]
+    assert shown(record)["crab"][4] == "16"
+
+
+def shown(record, width=80):
+    """Return the rows of the terminal's table, by method."""
+    console = Console(width=width, file=StringIO())
+    console.print(results_table(record))
+    lines = console.file.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert not any("…" in line for line in lines)
+    return {words[0]: words for words in map(str.split, lines) if words}
+
+
+def test_the_terminals_table_fits_into_80_columns():
+    more = {"bytes_per_peer": 345_600_000_000, "seconds": {"total": 12_345.0}, "held_out_loss": 1.0}
+    methods = {
+        name: entry(1.0, success, exact=1000, fallback_rounds=112, removed_loss=left, **more)
+        for name, success, left in [
+            ("poisoned", 1.0, 0.5),
+            ("retrain", 0.013, 1.0),
+            ("accelerated-retrain", 0.01, 0.95),
+        ]
+    }
+    rows = shown(result(methods))
+    assert rows["accelerated-retrain"][1:] == (
+        ["100.0%", "1.0%", "-0.3", "0.10", "1,000", "112", "12345", "345.6", "GB"]
+    )
+    assert rows["poisoned"][3] == "+98.7"
+    assert "remembered:" in rows
+    assert "remembered:" not in shown(result(POISONED))
+    assert "retrain" not in shown(leaving(0, 0.1, 0.1))["method"], "and no backdoor has no column"
+
+
+def test_the_seconds_of_a_run_that_was_resumed_are_not_told():
+    parts = {**POISONED, "poisoned": entry(0.9, 0.995, exact=40, rounds_from_history=30)}
+    whole = {**POISONED, "poisoned": entry(0.9, 0.995, exact=40, rounds_from_history=0)}
+    for methods, page, terminal in [(parts, None, "–"), (whole, 20.0, "20.0")]:
+        assert columns(only(documents_from_result(result(methods))))["seconds"] == [page, 20.0, 5.0]
+        assert shown(result(methods))["poisoned"][5] == terminal
+    both = only(documents_from_result(result(parts), result(whole, seed=1)))
+    assert columns(both)["seconds"][0] is None
+
+
+@pytest.mark.parametrize("loss", [None, float("inf"), 1.9e9])
+def test_a_model_whose_loss_is_absurd_has_diverged(loss):
+    wild = {**POISONED, "delta-grad": entry(0.17, 0.0, held_out_loss=loss, removed_loss=loss)}
+    document = only(documents_from_result(result(wild)))
+    assert document.summary[-1].startswith("delta-grad diverged, and")
+    assert "its loss on held-out data is" in document.summary[-1]
+    assert columns(document)["diverged"] == [None, None, None, "yes"]
+    runs = Results([result(wild), result(POISONED, seed=1)])
+    assert runs.accuracy("delta-grad") == "17.0 (diverged in 1 of 2)"
+    assert holds(Results([result(wild)]), "delta-grad", 1000, left=False) is False
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "settings"),
+    [
+        ("delta-grad", 99.0, {}),
+        ("delta-grad", None, {"malicious": 0, "undetected": 2}),
+        ("fedrecovery-noise", 4e4, {}),
+        ("certified-removal:noise=1", 4e4, {}),
+    ],
+)
+def test_a_loss_that_says_nothing_is_no_divergence(name, loss, settings):
+    methods = {**POISONED, name: entry(0.17, 0.0, held_out_loss=loss, removed_loss=loss)}
+    record = result(POISONED, **settings)
+    assert Results([{**record, "methods": methods}]).diverged(name) == [None]
+
+
+def test_seeds_are_put_together_with_their_spread():
+    other = {**POISONED, "pdlrecover": entry(0.884, 0.034, exact=12)}
+    first, second = result(POISONED), result(other, seed=1)
+    document = only(documents_from_result(first, second))
+    line = next(s for s in document.figures[0].series if s.name == "pdlrecover")
+    assert line.y[-1] == pytest.approx(89.4)
+    assert line.spread[-1] == pytest.approx(2**0.5)
+    assert any(
+        s.startswith("On average over 2 seeds, PDLRecover reached 89.4%") for s in document.summary
+    )
+    assert document.ledger["pdlrecover"]["fresh sums"]["openings"] == 11
+    assert len(documents_from_result(first, first)) == 2
+    assert len(documents_from_result(first, result(other, rounds=41))) == 2
+
+
+def test_methods_that_are_not_done_are_named():
+    record = result(dict(POISONED))
+    del record["methods"]["pdlrecover"]
+    document = only(documents_from_result(record))
+    assert document.summary[-1] == "Not finished: pdlrecover."
+    assert not document.facts

@@ -1,0 +1,73 @@
+import json
+
+import pytest
+
+from pdlrecover.errors import RecordError
+from pdlrecover.experiments.report.document import Document, Fact, Figure, Series, Table
+
+
+def test_a_document_survives_its_record():
+    line = Series(name="ours", x=[0, 1], y=[0.5, None], spread=[0.1, None])
+    points = Series(name="plans", x=[0, 1], y=[0.5, 0.6], points=True, labels=["k=1", "k=2"])
+    figure = Figure(
+        title="Curves", x="round", y="accuracy", series=[line, points], command="run it", log=True
+    )
+    table = Table(title="Times", columns=["m", "s"], rows=[[10, 1.5], ["all", None]], command="")
+    document = Document(
+        name="x",
+        title="X",
+        summary=["Fine."],
+        facts=[Fact(value="1", label="one")],
+        figures=[figure],
+        tables=[table],
+        ledger={"a": {}},
+        note="By hand.",
+    )
+    assert Document.from_record(json.loads(json.dumps(document.record()))) == document
+
+
+@pytest.mark.parametrize(
+    "values", [{"y": [1.0]}, {"y": [1.0, 2.0], "spread": [0.1]}, {"y": [1.0, 2.0], "labels": ["a"]}]
+)
+def test_a_series_has_as_many_of_everything_as_x(values):
+    (what,) = [key for key, found in values.items() if len(found) == 1]
+    with pytest.raises(RecordError, match=f"'ours' does not have as many {what} as x"):
+        Series(name="ours", x=[0, 1], **values)
+
+
+def drawn(**values):
+    line = {"name": "a", "x": [1], "y": [1], **values}
+    return {"title": "t", "x": "x", "y": "y", "series": [line], "command": ""}
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"title": 5}, "title is to be a text, got 5"),
+        ({"summary": ["Fine.", 7]}, "summary 1 is to be a text, got 7"),
+        ({"summary": "Fine."}, "summary is to be a list, got 'Fine.'"),
+        ({"ledger": [1]}, r"ledger is to be an object, got \[1\]"),
+        ({"ledger": {"a": {"k": 1}}}, "ledger 'a' 'k' is to be an object, got 1"),
+        (
+            {"ledger": {"a": {"k": {"openings": 1, "of": "one peer"}}}},
+            "ledger 'a' 'k' numbers is to be a whole number, got None",
+        ),
+        (
+            {"tables": [{"title": "t", "columns": [1], "rows": [[1]], "command": ""}]},
+            "tables 0 columns 0 is to be a text, got 1",
+        ),
+        (
+            {"tables": [{"title": "t", "columns": ["a"], "rows": [[[]]], "command": ""}]},
+            "tables 0 rows 0 0 is to be a text or a number or a whole number or null",
+        ),
+        ({"figures": [drawn(y=["boo"])]}, "series 0 y 0 is to be a number or null, got 'boo'"),
+        ({"figures": [drawn(points=1)]}, "series 0 points is to be true or false, got 1"),
+        ({"figures": [drawn(x=[True])]}, "series 0 x 0 is to be a number, got True"),
+        ({"figures": [drawn(colour="red")]}, "figures 0 series 0 colour is not known"),
+        ({"facts": [{"value": "1"}]}, "facts 0 label is missing"),
+    ],
+)
+def test_a_record_of_wrong_types_is_one_sentence(part, said):
+    record = Document(name="x", title="X", summary=["Fine."]).record()
+    with pytest.raises(RecordError, match=said):
+        Document.from_record({**record, **part})

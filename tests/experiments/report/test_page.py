@@ -1,0 +1,470 @@
+"""The report page in a real browser."""
+
+import json
+from pathlib import Path
+
+import browser
+import pytest
+
+from pdlrecover.experiments.report.document import Document, Figure, Series, Table
+from pdlrecover.experiments.report.html import write_report
+from pdlrecover.experiments.report.load import read_documents
+from pdlrecover.experiments.report.palette import looks
+from pdlrecover.recovery.methods import METHODS
+
+RESULTS = Path(__file__).parents[3] / "results" / "backdoor"
+NASTY = "</script><img src=x onerror=window.hurt=1>"
+
+pytestmark = pytest.mark.skipif(
+    browser.find() is None,
+    reason="Chromium is not installed; `tests/chromium.sh` as root installs it on Debian",
+)
+
+
+def plans():
+    """Return more series of points than there are colours; of each, two at the same place."""
+    names = ["pdlrecover", "retrain", *(f"rival {i}" for i in range(20))]
+    return [
+        Series(
+            name=name, x=[1, 1, i + 2], y=[1, 2, i], points=True, labels=["k=1", NASTY, f"k={i}"]
+        )
+        for i, name in enumerate(names)
+    ]
+
+
+def by_hand():
+    """Return a document with all that the real one lacks: spread, gaps, points, a log axis."""
+    x = [1.0, 2.0, 3.0, 4.0, 5.0]
+    lines = [
+        Series(name="pdlrecover", x=x, y=[10, 20, 30, 40, 50], spread=[1, 2, 3, 4, 5]),
+        Series(name=NASTY, x=x, y=[5, 15, None, 35, 45]),
+        Series(name="points", x=x, y=[1, 2, 3, 4, 5], points=True, labels=list("vwxyz")),
+        Series(name="once", x=[5.0], y=[30.0]),
+    ]
+    errors = [Series(name="error", x=x, y=[1e-6, 1e-3, 0.0, 1.0, 100.0])]
+    everybody = {"openings": 81, "numbers": 6440391, "of": "160 kept peers together"}
+    return Document(
+        name="hand",
+        title=NASTY,
+        summary=[NASTY, "A" * 300],
+        figures=[
+            Figure(title="Spread", x="round", y="accuracy (%)", series=lines, command="run " * 40),
+            Figure(title="Log", x="round", y="error", series=errors, command="run it", log=True),
+            Figure(title="Plans", x="rounds", y="accuracy", series=plans(), command="run it"),
+        ],
+        tables=[
+            Table(
+                title="Mixed",
+                columns=["method", "seconds"],
+                rows=[["b", 10], ["a", 9.5], ["c", None], ["d", 100]],
+                command="run it",
+            )
+        ],
+        ledger={
+            "pdlrecover": {"fresh sums": everybody},
+            "rival": {
+                "removed sums": {**everybody, "of": "the removed peers together"},
+                "individual": {"openings": 160, "numbers": 12721760, "of": "one peer"},
+            },
+            "certified-removal": {
+                "head sums (all)": {"openings": 7, "numbers": 70, "of": "all 200 peers together"},
+                "fresh sums": {"openings": 3, "numbers": 30, "of": "whoever was there"},
+            },
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with browser.Browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    documents = [*read_documents([RESULTS / "mnist-clear-0.json"]), by_hand()]
+    return write_report(documents, tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture
+def page(chromium, path):
+    chromium.open(path)
+    yield chromium
+    assert chromium.complaints() == []
+    assert chromium.run("window.hurt") is None
+    assert chromium.requests() == [path.as_uri()]
+
+
+def paths(page, figure):
+    selector = f"document.querySelectorAll('figure')[{figure}]"
+    return page.run(f"[...{selector}.querySelectorAll('path.line')].map(p => p.getAttribute('d'))")
+
+
+def names(page, figure):
+    selector = f"document.querySelectorAll('figure')[{figure}]"
+    return page.run(f"[...{selector}.querySelectorAll('g.series')].map(g => g.dataset.series)")
+
+
+def test_every_figure_has_its_series(page):
+    record = json.loads((RESULTS / "mnist-clear-0.json").read_text())
+    for figure in (0, 1):
+        assert sorted(names(page, figure)) == sorted(record["methods"])
+        drawn = paths(page, figure)
+        assert len(drawn) == len(record["methods"])
+        assert all("NaN" not in line and "Infinity" not in line for line in drawn)
+    longest = len(record["methods"]["retrain"]["curve"]["round"])
+    assert max(line.count("L") + 1 for line in paths(page, 0)) == longest
+
+
+def test_gaps_bands_points_and_logarithms_are_drawn(page):
+    assert len(paths(page, 2)) == 3, "ours, and the two parts of the line with a gap"
+    count = "document.querySelectorAll('figure')[2].querySelectorAll('{}').length"
+    assert page.run(count.format("path.band")) == 1
+    assert page.run(count.format("[data-series=points] .point")) == 5
+    ends = "[...document.querySelectorAll('figure')[3].querySelectorAll('circle')]"
+    low, high = page.run(f"{ends}.map(c => c.cy.baseVal.value)")
+    assert high < low
+    texts = "[...document.querySelectorAll('figure')[3].querySelectorAll('text')]"
+    labels = page.run(f"{texts}.map(t => t.textContent)")
+    assert {"0.01", "100"} <= set(labels)
+
+
+SHAPE = (
+    "(p => [p.tagName, p.tagName === 'circle' ? '' : p.getAttribute('points').split(' ')"
+    ".map(at => at.split(',').map(Number)).map(([x, y], _, all) => "
+    "[Math.round(x - all[0][0]), Math.round(y - all[0][1])]).join(';'), "
+    "getComputedStyle(p).fill].join())"
+)
+"""Of a point: its kind, its corners from the first one on, and its colour as it is seen."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_points_of_more_series_than_colours_are_told_apart(page, scheme):
+    page.run(f"document.documentElement.dataset.theme = '{scheme}'")
+    figure = "document.querySelectorAll('figure')[4]"
+    series = f"[...{figure}.querySelectorAll('g.series')]"
+    shapes = page.run(f"{series}.map(g => {SHAPE}(g.querySelector('.point')))")
+    assert len(shapes) == len(set(shapes)) == len(plans())
+    legend = page.run(
+        f"[...{figure}.querySelectorAll('.legend button')].map(b => "
+        f"[b.textContent, {SHAPE}(b.querySelector('.point'))])"
+    )
+    drawn = page.run(f"{series}.map(g => [g.dataset.series, {SHAPE}(g.querySelector('.point'))])")
+    assert sorted(legend) == sorted(drawn)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_follows_the_palette_and_no_two_lines_look_the_same(chromium, tmp_path, scheme):
+    variants = ["auto:period=9", "Retrain-K", "accelerated-retrain:rounds=60", "somebody"]
+    methods = ["poisoned", *METHODS, *variants]
+    lines = [Series(name=name, x=[1, 2], y=[i, i + 1]) for i, name in enumerate(methods)]
+    figure = Figure(title="All", x="round", y="accuracy", series=lines, command="")
+    document = Document(name="d", title="d", summary=[], figures=[figure])
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    chromium.run(f"document.documentElement.dataset.theme = '{scheme}'")
+    drawn = chromium.run(
+        "[...document.querySelectorAll('g.series')].map(g => [g.dataset.series, (p => "
+        "[getComputedStyle(p).stroke, p.getAttribute('stroke-dasharray')])"
+        "(g.querySelector('path.line'))])"
+    )
+    shade = ["light", "dark"].index(scheme)
+    expected = {
+        name: [
+            "rgb({}, {}, {})".format(*bytes.fromhex(look.colour[shade][1:])),
+            " ".join(map(str, look.dash)),
+        ]
+        for name, look in looks(methods).items()
+    }
+    assert dict(drawn) == expected
+    assert len({tuple(look) for look in expected.values()}) == len(methods)
+
+
+def test_rounds_can_be_seen_on_a_logarithmic_scale(page):
+    figure = "document.querySelectorAll('figure')[2]"
+    button = f"{figure}.querySelector('.scales button')"
+    path = f"{figure}.querySelector('[data-series=pdlrecover] path.line').getAttribute('d')"
+    places = f"[...{path}.matchAll(/([0-9.]+),/g)].map(m => Number(m[1]))"
+    even = page.run(places)
+    assert even[1] - even[0] == pytest.approx(even[4] - even[3], abs=0.2)
+    assert page.run(f"({button}.click(), {button}.getAttribute('aria-pressed'))") == "true"
+    uneven = page.run(places)
+    assert (uneven[0], uneven[4]) == pytest.approx((even[0], even[4]), abs=0.2)
+    assert uneven[1] - uneven[0] == pytest.approx(uneven[3] - uneven[1], abs=0.2), "1, 2 and 4"
+    assert page.run(f"({button}.click(), {places})") == even
+    assert page.run("document.querySelectorAll('figure')[4].querySelector('.scales button')") is (
+        None
+    ), "no points, and not by round"
+
+
+def test_the_round_before_the_first_is_left_out_of_a_logarithmic_scale(chromium, tmp_path):
+    line = Series(name="a", x=[0, 1, 10], y=[1, 2, 3])
+    figure = Figure(title="t", x="round", y="y", series=[line], command="")
+    document = Document(name="d", title="d", summary=[], figures=[figure])
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    assert paths(chromium, 0)[0].count("L") == 2
+    chromium.run("document.querySelector('.scales button').click()")
+    assert paths(chromium, 0)[0].count("L") == 1
+    assert "NaN" not in paths(chromium, 0)[0]
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_large_numbers_at_the_end_of_an_axis_are_not_cut(chromium, tmp_path, width):
+    scaling = read_documents([RESULTS.parent / "reproductions" / "scaling.json"])
+    chromium.open(write_report(scaling, tmp_path / "report.html"))
+    chromium.resize(width)
+    edges = chromium.run(
+        "[...document.querySelectorAll('.plot text')].map(t => [t.textContent, "
+        "t.ownerSVGElement.getBoundingClientRect().right - t.getBoundingClientRect().right])"
+    )
+    chromium.resize(1280)
+    assert "1,000,000" in dict(edges)
+    assert [text for text, room in edges if room < 0] == []
+
+
+def test_a_line_of_one_value_is_a_point_in_the_legend_too(page):
+    figure = "document.querySelectorAll('figure')[2]"
+    assert page.run(f"{figure}.querySelectorAll('[data-series=once] .point').length") == 1
+    swatches = (
+        f"[...{figure}.querySelectorAll('.legend svg')].map(s => !!s.querySelector('.point'))"
+    )
+    assert page.run(swatches) == [False, False, True, True]
+
+
+def test_a_series_is_switched_off_and_on_again(page):
+    button = "document.querySelectorAll('figure')[0].querySelectorAll('.legend button')[3]"
+    before = names(page, 0)
+    assert page.run(f"{button}.textContent") == "pdlrecover"
+    assert page.run(f"({button}.click(), {button}.getAttribute('aria-pressed'))") == "false"
+    assert names(page, 0) == [name for name in before if name != "pdlrecover"]
+    assert names(page, 1) == before, "the other figure keeps it"
+    assert page.run(f"({button}.focus(), document.activeElement === {button})")
+    for kind in ("keyDown", "keyUp"):
+        page.call(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key="Enter",
+            code="Enter",
+            text="\r",
+            windowsVirtualKeyCode=13,
+        )
+    assert page.run(f"{button}.getAttribute('aria-pressed')") == "true"
+    assert names(page, 0) == before
+
+
+def test_pointing_at_a_curve_shows_its_values(page):
+    left, top, width, height = page.run(
+        "(svg => (svg.scrollIntoView({block: 'center'}), (r => [r.left, r.top, r.width, r.height])"
+        "(svg.getBoundingClientRect())))(document.querySelectorAll('figure .plot svg')[2])"
+    )
+    page.call(
+        "Input.dispatchMouseEvent", type="mouseMoved", x=left + width - 25, y=top + height / 2
+    )
+    tip = page.run("document.querySelector('.tip').innerText")
+    assert tip.startswith("round 5\n")
+    assert "50 ± 5" in tip
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    assert page.run("document.querySelector('.tip')") is None
+    page.run("document.querySelectorAll('figure .plot svg')[2].focus()")
+    key = {"key": "Home", "code": "Home", "windowsVirtualKeyCode": 36}
+    page.call("Input.dispatchKeyEvent", type="keyDown", **key)
+    tip = page.run("document.querySelector('.tip').innerText")
+    assert tip.startswith("round 1\n")
+    assert tip.endswith("points\t1\nv")
+
+
+def test_every_point_at_a_place_is_read_with_its_label(page):
+    page.run("document.querySelectorAll('figure .plot svg')[4].focus()")
+    key = {"key": "Home", "code": "Home", "windowsVirtualKeyCode": 36}
+    page.call("Input.dispatchKeyEvent", type="keyDown", **key)
+    labels = page.run("[...document.querySelectorAll('.tip .label')].map(l => l.textContent)")
+    count = len(plans())
+    assert labels == [NASTY] * count + ["k=1"] * count
+    assert page.run("document.querySelectorAll('.plot .mark').length") == 2 * count
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def column(page, table, index):
+    rows = f"document.querySelectorAll('main .document > .table table')[{table}].tBodies[0].rows"
+    return page.run(f"[...{rows}].map(row => row.cells[{index}].textContent)")
+
+
+def test_a_table_is_sorted_by_its_headings(page):
+    head = "document.querySelectorAll('main .document > .table table')[1].tHead.rows[0].cells[{}]"
+    press = f"({head}.querySelector('button').click(), {head}.getAttribute('aria-sort'))"
+    assert column(page, 1, 0) == ["b", "a", "c", "d"]
+    assert page.run(press.format(1, 1)) == "ascending"
+    assert column(page, 1, 0) == ["a", "b", "d", "c"], "by number, and what is missing last"
+    assert page.run(press.format(1, 1)) == "descending"
+    assert column(page, 1, 0) == ["d", "b", "a", "c"]
+    assert page.run(press.format(0, 0)) == "ascending"
+    assert column(page, 1, 0) == ["a", "b", "c", "d"]
+    assert page.run(f"{head.format(1)}.getAttribute('aria-sort')") == "none"
+
+
+LONG = "document.querySelector('.fold')"
+
+
+@pytest.fixture
+def long(chromium, tmp_path):
+    """Return a page with a table that is as long and as wide as the widest of ours."""
+    columns = ["optimizer", "dataset", "attack", "method", *(f"number {i}" for i in range(14))]
+    rows = [["adam", "fashion-mnist", "leavers", f"rival-{i}", *[1000 - i] * 14] for i in range(60)]
+    short = Table(title="Short", columns=["method", "of"], rows=[["a", 1]] * 40, command="")
+    table = Table(title="Long", columns=columns, rows=rows, command="run it")
+    document = Document(name="d", title="d", summary=[], tables=[short, table])
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    yield chromium
+    chromium.resize(1280)
+
+
+def scrolled(page):
+    """Return where the held headings begin in the table's window once it is scrolled."""
+    return page.run(
+        "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {"
+        f" const wide = {LONG}.querySelector('.wide'); wide.scrollLeft = 300;"
+        " const at = e => Math.round(e.getBoundingClientRect().left"
+        " - wide.getBoundingClientRect().left);"
+        " const [body, head] = ['tbody tr', 'thead'].map(s => "
+        " [...wide.querySelector(s).querySelectorAll('.held')].map(at));"
+        " done([head, body, wide.querySelector('.edge').getBoundingClientRect().right"
+        " - wide.getBoundingClientRect().left, wide.clientWidth]) })))"
+    )
+
+
+def test_what_a_row_is_stays_beside_it(long):
+    long.run(f"{LONG}.open = true")
+    head, body, right, width = scrolled(long)
+    assert head == body
+    assert head[0] == 0
+    assert sorted(head) == head
+    assert right < 0.6 * width
+    long.resize(400)
+    head, body, right, width = scrolled(long)
+    assert head == body
+    assert max(head[:3]) < 0, "on a phone only the method stays"
+    assert head[3] == 0
+    assert right < 0.6 * width
+
+
+def test_a_long_table_is_folded_and_sorts(long):
+    assert long.run("document.querySelectorAll('.fold').length") == 1
+    assert long.run(f"[{LONG}.open, {LONG}.querySelector('summary').textContent]") == (
+        [False, "60 rows of 18 columns"]
+    )
+    first = f"{LONG}.querySelector('tbody tr').cells[3].textContent"
+    long.run(f"({LONG}.open = true, {LONG}.querySelectorAll('thead button')[9].click())")
+    assert long.run(first) == "rival-59"
+    long.run(f"{LONG}.open = false")
+    long.run(f"addEventListener('beforeprint', () => {{ window.printed = {LONG}.open }})")
+    long.call("Page.printToPDF")
+    assert long.run(f"[window.printed, {LONG}.open]") == [True, False]
+
+
+def test_a_table_says_that_it_goes_on_to_the_side(long):
+    long.run(f"{LONG}.open = true")
+    says = "[...document.querySelectorAll('.hint')].map(h => getComputedStyle(h).display)"
+    scrolled(long)
+    assert long.run(says) == ["none", "block"]
+    shade = f"getComputedStyle({LONG}.querySelector('.sideways'), '::after').content"
+    assert long.run(shade) == '""'
+    assert long.run(f"{LONG}.querySelector('.sideways').classList.contains('right')")
+
+
+def test_the_theme_follows_the_system_until_it_is_chosen(page, path):
+    background = "getComputedStyle(document.body).backgroundColor"
+    scheme = {"name": "prefers-color-scheme", "value": "dark"}
+    light = page.run(background)
+    page.call("Emulation.setEmulatedMedia", features=[scheme])
+    dark = page.run(background)
+    assert dark != light
+    page.call("Emulation.setEmulatedMedia", features=[])
+    assert page.run(f"(document.getElementById('theme').click(), {background})") == dark
+    page.open(path)
+    assert page.run(background) == dark, "remembered"
+    assert page.run(f"(document.getElementById('theme').click(), {background})") == light
+
+
+def test_the_ledger_tells_sums_from_single_updates(page):
+    picture = "document.querySelectorAll('.picture')[{}]"
+    assert page.run(f"{picture.format(0)}.querySelectorAll('.count.single').length") == 0
+    assert page.run(f"{picture.format(1)}.querySelector('.count.single').textContent") == "160"
+    assert page.run(f"{picture.format(1)}.querySelector('.count.kept').textContent") == "81"
+    assert page.run(f"{picture.format(1)}.querySelectorAll('rect.lane').length") == 5
+
+
+def test_only_sums_over_kept_peers_are_said_to_be_such(page):
+    counts = (
+        "[...document.querySelectorAll('.picture')[1].querySelectorAll('.count')]"
+        ".map(t => [t.classList[1], t.textContent])"
+    )
+    lanes = {"kept": "81", "removed": "81", "single": "160", "all": "7", "other": "3"}
+    assert dict(page.run(counts)) == lanes
+    assert len(page.run(counts)) == len(lanes)
+    wording = {
+        "160 kept peers together": "kept",
+        "150 to 160 kept peers together": "kept",
+        "all 200 peers together": "all",
+        "the removed peers together": "removed",
+        "one peer": "single",
+        "peers that were kept and removed": "other",
+    }
+    assert page.run(f"{json.dumps(list(wording))}.map(laneOf)") == list(wording.values())
+
+
+def test_a_ledger_of_many_kinds_is_not_cut(chromium, tmp_path):
+    ledger = read_documents([RESULTS.parent / "reproductions" / "ledger.json"])
+    chromium.open(write_report(ledger, tmp_path / "report.html"))
+    texts = chromium.run(
+        "[...document.querySelectorAll('.picture text')].map(t => [t.textContent, "
+        "t.getBoundingClientRect().right, t.ownerSVGElement.getBoundingClientRect().right])"
+    )
+    assert {"One sum over all kept peers", "All", "Removed", "Single"} <= {t for t, *_ in texts}
+    assert [text for text, right, edge in texts if right > edge + 1] == []
+
+
+def test_the_command_is_copied(page):
+    for name in ("clipboard-write", "clipboard-read"):
+        page.call("Browser.setPermission", permission={"name": name}, setting="granted")
+    says = (
+        "new Promise(done => { const copy = document.querySelector('.copy');"
+        " new MutationObserver(() => done(copy.textContent)).observe(copy, {childList: true});"
+        " copy.click() })"
+    )
+    assert page.run(says) == "Copied"
+    assert page.run("navigator.clipboard.readText()").startswith("pdlrecover simulate --dataset")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_nothing_is_wider_than_the_window(page, width):
+    page.resize(width)
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    outside = (
+        "[...document.querySelectorAll('main *, header *')].filter(e => !e.closest('.wide, pre'))"
+        ".filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"
+    )
+    assert page.run(outside) == []
+    box = "getBoundingClientRect()"
+    cut = (
+        f"[...document.querySelectorAll('main svg text')].map(t => [t, t.ownerSVGElement.{box}])"
+        f".filter(([t, svg]) => t.{box}.right > svg.right + 1 || t.{box}.left < svg.left - 1)"
+        ".map(([t]) => t.textContent)"
+    )
+    assert page.run(cut) == []
+
+
+def test_on_paper_all_series_are_there_and_no_buttons(page):
+    before = names(page, 0)
+    page.run("document.querySelector('.legend button').click()")
+    assert len(names(page, 0)) == len(before) - 1
+    count = "document.querySelectorAll('figure')[0].querySelectorAll('g.series').length"
+    page.run(f"addEventListener('beforeprint', () => {{ window.printed = {count} }})")
+    page.call("Page.printToPDF")
+    assert page.run("window.printed") == len(before)
+    assert len(names(page, 0)) == len(before) - 1, "as it was"
+    page.call("Emulation.setEmulatedMedia", media="print")
+    for selector in ("#theme", ".copy"):
+        shown = f"getComputedStyle(document.querySelector('{selector}')).display"
+        assert page.run(shown) == "none"
+    legend = "getComputedStyle(document.querySelector('.legend button')).borderStyle"
+    assert page.run(legend) == "none"
+    page.call("Emulation.setEmulatedMedia", media="")

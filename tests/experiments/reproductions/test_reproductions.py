@@ -1,0 +1,354 @@
+import json
+
+import pytest
+import simulated
+
+from pdlrecover.experiments.analysis.promises import holds
+from pdlrecover.experiments.analysis.results import Results
+from pdlrecover.experiments.batch.cache import cached, run_cells
+from pdlrecover.experiments.report.document import Document
+from pdlrecover.experiments.reproductions import REPRODUCTIONS, paper
+from pdlrecover.experiments.reproductions.attacks import needed, rivals
+from pdlrecover.experiments.reproductions.frontier import modelled_seconds
+from pdlrecover.experiments.reproductions.reproduction import command
+from pdlrecover.experiments.reproductions.scale import ATTACKS, FULL, QUICK, Scale
+
+MEASURED = ("retrain (s)", "accuracy (%)", "pdlrecover (%)", "openings")
+"""One of these every table has, and every row has a value of it."""
+TINY = Scale(
+    name="quick",
+    datasets=("digits",),
+    peers=10,
+    rounds=16,
+    adam_rounds=12,
+    counts=(2,),
+    typical=2,
+    seeds=(0,),
+    plan={"preparation": 4, "period": 5, "final": 2},
+    adam_plan={"preparation": 4, "period": 4, "final": 2},
+)
+
+
+@pytest.mark.parametrize("scale", [FULL, QUICK])
+@pytest.mark.parametrize("name", REPRODUCTIONS)
+def test_every_cell_is_a_config_that_can_be(name, scale):
+    cells = REPRODUCTIONS[name].cells(scale)
+    assert len(cells) == len({(c, c.methods) for c in cells})
+    assert cells or name == "bound"
+
+
+def test_full_experiments_are_what_was_promised():
+    seeds = {}
+    for name in ("table-1", "table-2", "table-3", "figure-malicious-count", "figure-leaver-count"):
+        for cell in REPRODUCTIONS[name].cells(FULL):
+            assert (cell.peers, cell.rounds) == (200, 1000)
+            seeds.setdefault((cell.dataset, len(cell.removed)), set()).add(cell.seed)
+    for dataset in FULL.datasets:
+        assert seeds[dataset, 40] == {0, 1, 2}
+        assert {m for d, m in seeds if d == dataset} == set(paper.COUNTS)
+    attacks = REPRODUCTIONS["attacks"].cells(FULL)
+    assert len(ATTACKS) >= 9
+    assert len(attacks) == 3 * ((len(ATTACKS) + 1) * (3 + 1) + 2 * 2)
+    easy = {c.seed for c in attacks if c.optimizer == "sgd" and c.attack == "backdoor"}
+    assert easy == {0, 1, 2}
+
+
+WHOLE = (
+    "table-1",
+    "table-3",
+    "figure-leaver-curves",
+    "figure-malicious-count",
+    "figure-rounds",
+    "suspects",
+    "settings",
+    "ledger",
+)
+"""Those whose runs are short enough for a test."""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Return a folder with the tiny runs of all of these: many are shared."""
+    folder = tmp_path_factory.mktemp("cache")
+    run_cells([cell for name in WHOLE for cell in REPRODUCTIONS[name].cells(TINY)], folder)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+def test_documents_are_made_of_results(name, cache):
+    one = REPRODUCTIONS[name]
+    results = Results(cached(one.cells(TINY), cache))
+    document = one.document(TINY, results)
+    assert document.name == name
+    assert document.summary
+    assert document.figures or document.tables
+    for part in (*document.figures, *document.tables):
+        assert part.command == f"pdlrecover reproduce {name} --quick"
+    for table in document.tables:
+        assert table.rows
+        place = next(i for i, c in enumerate(table.columns) if c in MEASURED)
+        assert all(row[place] is not None for row in table.rows)
+    for figure in document.figures:
+        assert any(y is not None for series in figure.series for y in series.y)
+    assert Document.from_record(json.loads(json.dumps(document.record()))) == document
+
+
+def test_commands_say_where_the_data_are():
+    assert command("table-1", FULL) == "pdlrecover reproduce table-1 --data-dir data"
+    assert command("table-1", QUICK) == "pdlrecover reproduce table-1 --quick"
+
+
+def test_the_ledger_says_what_run_it_is_of():
+    (cell,) = REPRODUCTIONS["ledger"].cells(FULL)
+    methods = {name: simulated.entry(0.9, individual_storage_bytes=0) for name in cell.methods}
+    methods["crab"]["opened"] = {"individual": {"openings": 9, "numbers": 9, "of": "one peer"}}
+    record = {"config": cell.record(), "methods": methods}
+    document = REPRODUCTIONS["ledger"].document(FULL, Results([record]))
+    assert document.summary[0] == "Single peers' updates are seen by crab."
+    assert document.summary[-1] == (
+        "This is one run on mnist: 200 peers, 40 of them removed, 1,000 rounds with sgd, seed 0."
+    )
+
+
+def entry(accuracy, success, exact, remembered=0.0):
+    """Return what a record has of a method that remembers this share of the removed data."""
+    return {
+        "accuracy": accuracy,
+        "attack_success": success,
+        "attack_success_above_retrain": success,
+        "exact_rounds": exact,
+        "gradient_evaluations": 160 * exact,
+        "held_out_loss": 1.0,
+        "removed_loss": 1.0 - 0.05 * remembered,
+        "seconds": {"processor": float(exact)},
+        "opened": {},
+        "commit": "abc",
+    }
+
+
+def cell(seed=0, *, left=False, optimizer="adam", dataset="mnist", **methods):
+    """Return the record of a run whose original remembers everything, and retraining nothing."""
+    rounds = 100 if optimizer == "adam" else 1000
+    known = {
+        "poisoned": entry(0.9, None if left else 0.9, rounds, 1.0),
+        "retrain": entry(0.9, None if left else 0.0, rounds),
+    }
+    who = {"malicious": 0, "leavers": 40} if left else {"malicious": 40, "leavers": 0}
+    config = scale_config(dataset, optimizer, seed) | who
+    versions = {"python": "3.11"}
+    return {"config": config, "seed": seed, "versions": versions, "methods": known | methods}
+
+
+def scale_config(dataset, optimizer, seed):
+    return FULL.config(dataset, seed, optimizer=optimizer).record()
+
+
+@pytest.mark.slow
+def test_without_blocks_pdlrecover_opens_a_vector_in_every_round(cache):
+    one = REPRODUCTIONS["settings"]
+    (table,) = one.document(TINY, Results(cached(one.cells(TINY), cache))).tables
+    opened = {row[2]: row[table.columns.index("vectors opened")] for row in table.rows[:6]}
+    assert opened["pdlrecover:block=1"] == opened["retrain"] == TINY.rounds
+    assert opened["pdlrecover"] < TINY.rounds
+
+
+def test_other_settings_change_what_they_name_and_nothing_else():
+    def changed(config):
+        usual = FULL.config(config.dataset, config.seed, optimizer=config.optimizer)
+        mine, theirs = config.record(), usual.record()
+        return frozenset(key for key in mine if mine[key] != theirs[key]) - {"methods"}
+
+    assert {changed(cell) for cell in REPRODUCTIONS["settings"].cells(FULL)} == {
+        frozenset(),
+        frozenset({"split"}),
+        frozenset({"partition"}),
+        frozenset({"model", "learning_rate"}),
+        frozenset({"model"}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ours", "left", "expected"),
+    [
+        (entry(0.90, 0.01, 80), False, True),
+        (entry(0.894, 0.01, 80), False, False),
+        (entry(0.90, 0.03, 80), False, False),
+        (entry(0.90, 0.01, 120), False, False),
+        (entry(0.90, None, 80, 0.2), True, True),
+        (entry(0.90, None, 80, 0.4), True, False),
+        (entry(0.90, None, 80, 0.4), False, True),
+        (entry(0.90, 0.01, 80) | {"diverged": "it grew"}, False, False),
+    ],
+)
+def test_a_cell_holds_by_every_measure_or_not_at_all(ours, left, expected):
+    of = Results([cell(left=left, auto=ours)])
+    assert holds(of, "auto", 100, left=left) is expected
+    assert holds(of, "absent", 100, left=left) is None
+
+
+def test_what_is_remembered_is_measured_over_all_seeds_together():
+    first = cell(0, auto=entry(0.9, None, 40, 0.1))
+    second = cell(1, auto=entry(0.9, None, 40, 0.5))
+    found = Results([first, second]).remembered("auto")
+    assert (found.value, found.count) == (pytest.approx(0.3), 2)
+    assert found.spread == pytest.approx(0.2828, abs=1e-3)
+    second["methods"]["poisoned"]["removed_loss"] = 0.99  # hardly remembers: counts for little
+    assert Results([first, second]).remembered("auto").value == pytest.approx(0.03 / 0.06)
+    first["methods"]["poisoned"]["removed_loss"] = 0.99
+    assert Results([first, second]).remembered("auto") is None
+    del second["methods"]["auto"]
+    assert Results([cell(0, auto=entry(0.9, None, 40)), second]).remembered("auto") is None
+
+
+def rival(least, exact=None):
+    """Return accelerated retraining that is good with at least so many rounds."""
+    return {name: entry(0.90 if k >= least else 0.80, 0.0, k) for k, name in rivals(FULL).items()}
+
+
+def test_what_the_rival_needs_is_what_holds_in_every_cell():
+    def of(least):
+        return Results([cell(**rival(least))])
+
+    assert needed(FULL, [of(50)]) == 50
+    assert needed(FULL, [of(50), of(65)]) == 70
+    assert needed(FULL, [of(50), of(99)]) is None
+
+
+def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
+    easy = cell(**rival(50), auto=entry(0.90, 0.0, 45))
+    hard = cell(dataset="har", **rival(65), auto=entry(0.90, 0.0, 45))
+    waiting = cell(left=True, **rival(99), auto=entry(0.90, None, 45, 0.9))
+    waiting["config"] |= {"attack": "bad-unlearn", "undetected": 20, "leavers": 20}
+    document = REPRODUCTIONS["attacks"].document(FULL, Results([easy, hard, waiting]))
+    counted, by_cell, table = document.tables
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    ours = {row["dataset"] + row["attack"]: row for row in rows if row["method"] == "auto"}
+    verdicts = {
+        key: (row["allowed"], row["holds"], row["allowed by the need here"], row["holds by it"])
+        for key, row in ours.items()
+    }
+    assert verdicts == {
+        "mnistbackdoor": (49, "yes", 35, "no"),
+        "harbackdoor": (49, "yes", 49, "yes"),
+        "mnistbad-unlearn": (70, "no", 100, "no"),
+    }
+    assert document.summary[0] == (
+        "auto keeps its promises in 2 of 3 cells after Adam; in 1 of 3 cells after Adam, by "
+        "what the rival needs in each cell."
+    )
+    assert ["auto", "2 of 3", "1 of 3", None] in counted.rows
+    assert ["bad-unlearn", "+0.00, 45 rounds: misses", None] in by_cell.rows
+    assert ["backdoor", "+0.00, 45 rounds", "+0.00, 45 rounds"] in by_cell.rows
+
+
+def test_the_cheapest_plan_is_one_that_keeps_the_promises():
+    plans = {
+        "auto": entry(0.90, 0.0, 45),
+        "historical": entry(0.90, 0.021, 0),
+        "fine-tune-k:rounds=10": entry(0.8949, 0.0, 5),
+        "certified-removal": entry(0.90, 0.0, 1),
+        "retrain-k:rounds=10": entry(0.90, 0.0, 2) | {"diverged": "it grew"},
+        "accelerated-retrain:rounds=50": entry(0.90, 0.0, 50),
+    }
+    document = REPRODUCTIONS["frontier"].document(FULL, Results([cell(**plans)]))
+    (said,) = [line for line in document.summary if line.startswith("mnist, Adam, backdoor")]
+    assert said.endswith("auto needs the least, 45.0 exact rounds (of accelerated-retrain: 50.0).")
+    assert document.summary[0] == (
+        "The promises are kept with the fewest exact rounds by auto in 1 of the 1 settings in "
+        "which that can be told."
+    )
+    rows = {row[3]: row for row in document.tables[0].rows}
+    assert rows["retrain-k:rounds=10"][4] == "90.0 (diverged in 1 of 1)"
+    points = {s.name: s.labels for s in document.figures[0].series}
+    assert points["accelerated-retrain"] == ["rounds=50"]
+
+
+def test_no_plan_is_called_cheap_where_forgetting_cannot_be_measured():
+    record = cell(left=True, historical=entry(0.9, None, 0))
+    record["methods"]["poisoned"]["removed_loss"] = 0.999
+    document = REPRODUCTIONS["frontier"].document(FULL, Results([record]))
+    assert document.summary[-1] == (
+        "mnist, Adam, leavers: the original remembers too little for forgetting to be measured."
+    )
+
+
+def test_promises_are_for_runs_of_the_papers_length():
+    record = cell(optimizer="sgd", pdlrecover=entry(0.9, 0.0, 160))
+    full, quick = (
+        REPRODUCTIONS["table-1"].document(scale, Results([record])) for scale in (FULL, QUICK)
+    )
+    assert full.tables[0].rows[0][-1] == "no"
+    assert quick.tables[0].rows[0][-1] is None
+    assert "0 of 1 runs keep to what is promised" in full.summary[-1]
+
+
+def test_an_estimated_round_takes_what_is_beyond_the_exact_ones():
+    def record(peers, model, estimated):
+        fresh = {"fresh sums": {"openings": 24, "numbers": 24 * 1001}}
+        retrain = entry(0.9, None, 24) | {"opened": fresh, "bytes_per_peer": 48e6}
+        retrain["seconds"] = {"processor": 24 * 0.2}
+        ours = entry(0.9, None, 8) | {"seconds": {"processor": 8 * 0.2 + 16 * estimated}}
+        one = cell(retrain=retrain, pdlrecover=ours)
+        one["config"] |= {"peers": peers, "model": model, "rounds": 24}
+        return one
+
+    records = [record(50, "mlp", 0.02), record(200, "mlp-12", 0.1)]
+    document = REPRODUCTIONS["scaling"].document(FULL, Results(records))
+    assert document.tables[0].rows == [
+        [50, 1000, 200.0, 20.0, 0.1, 2.0],
+        [200, 1000, 200.0, 100.0, 0.5, 2.0],
+    ]
+    assert "takes 0.10 to 0.50 of the time" in document.summary[0]
+    by_peers, by_size = document.figures
+    exact, estimated = by_peers.series
+    assert (exact.x, exact.y) == ([50], [pytest.approx(200)])
+    assert (estimated.x, estimated.y) == ([50], [pytest.approx(20)])
+    assert [s.x for s in by_size.series] == [[1000], [1000]]
+
+
+def test_variants_are_kept_that_hold_in_every_cell_of_the_tuning():
+    def record(config, missing):
+        good, bad = (entry(a, None if config.leavers else 0.0, 45) for a in (0.9, 0.8))
+        methods = {m: bad if m in missing else good for m in config.methods if m != "retrain"}
+        one = cell(config.seed, left=bool(config.leavers), **methods)
+        return one | {"config": config.record()}
+
+    cells = REPRODUCTIONS["tuning"].cells(FULL)
+    assert all(c.validation for c in cells)
+    variants = [m for m in cells[-1].methods if m.startswith("auto")]
+    tiny = [m for m in cells[0].methods if m.startswith("pdlrecover")]
+    missing = {"har": (variants[0], tiny[0])}
+    records = [record(c, missing.get(c.dataset, ())) for c in cells]
+    document = REPRODUCTIONS["tuning"].document(FULL, Results(records))
+    assert document.summary[0].startswith(f"{len(variants) - 1} of {len(variants)} variants")
+    kept = document.summary[1].removeprefix("They are: ").removesuffix(".").split(", ")
+    assert kept == variants[1:]
+    assert document.summary[2].endswith(f"on all datasets: {', '.join(tiny[1:])}.")
+
+
+def test_modelled_time_counts_exact_rounds_and_openings_of_vectors():
+    opened = {"directions": {"openings": 10}, "dot products": {"openings": 99}}
+    entry = {"gradient_evaluations": 40, "opened": opened}
+    assert modelled_seconds(entry, peers=8) == pytest.approx(0.3 + 0.15 + 0.01)
+
+
+def test_means_and_spreads_are_over_the_records_that_have_a_value():
+    records = [
+        {"config": {"seed": s}, "methods": {"a": {"accuracy": v}}}
+        for s, v in enumerate((0.2, 0.4, None))
+    ]
+    mean = Results(records).mean("a", "accuracy")
+    assert (mean.value, mean.count) == (pytest.approx(0.3), 2)
+    assert mean.spread == pytest.approx(0.1414, abs=1e-3)
+    assert mean.percent() == "30.0 ± 14.1"
+    assert Results(records).mean("b", "accuracy") is None
+    assert len(Results(records).where(seed=1)) == 1
+
+
+def test_the_papers_text_stands_beside_the_counts():
+    assert paper.by_count("har", "pdlrecover", 30, left=False) == 0.92
+    assert paper.by_count("mnist", "poisoned", 60, left=False) == 0.24
+    assert paper.by_count("mnist", "poisoned", 50, left=False) is None
+    assert paper.by_count("mnist", "historical", 50, left=True) == 0.75
+    assert paper.by_count("digits", "historical", 50, left=True) is None
