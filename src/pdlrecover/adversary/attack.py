@@ -46,13 +46,7 @@ class Context:
 
     @classmethod
     def of(
-        cls,
-        *,
-        seed: int,
-        round: int,  # noqa: A002 (the field's own name)
-        w: Weights,
-        places: Sequence[int],
-        phase: Phase = "training",
+        cls, *, seed: int, round: int, w: Weights, places: Sequence[int], phase: Phase = "training"
     ) -> Self:
         """Return the context of a round, its randomness being a function of (seed, round)."""
         generator = np.random.default_rng([seed & _WORD, round])

@@ -46,7 +46,7 @@ class Bars:
         """Show a new bar."""
         self._tasks[name] = self._progress.add_task(name, total=rounds, accuracy="accuracy   –  ")
 
-    def step(self, name: str, round: int, accuracy: float | None) -> None:  # noqa: A002
+    def step(self, name: str, round: int, accuracy: float | None) -> None:
         """Move a bar on."""
         text = "accuracy   –  " if accuracy is None else f"accuracy {100 * accuracy:4.1f}%"
         self._progress.update(self._tasks[name], completed=round, accuracy=text)

@@ -93,13 +93,7 @@ class SimulatedPeers:
         """How many peers there are."""
         return len(self.updates.weights)
 
-    def dealt(
-        self,
-        round: int,  # noqa: A002
-        at: Vector,
-        peers: Sequence[int],
-        phase: Phase,
-    ) -> torch.Tensor:
+    def dealt(self, round: int, at: Vector, peers: Sequence[int], phase: Phase) -> torch.Tensor:
         """Return what these peers deal at a model: clipped updates, before rounding.
 
         The result lives in a buffer that the next call overwrites.
@@ -119,12 +113,7 @@ class SimulatedPeers:
         self.clipped += clipped
         return updates
 
-    def loss(
-        self,
-        round: int,  # noqa: A002
-        at: Vector,
-        peers: Sequence[int],
-    ) -> float:
+    def loss(self, round: int, at: Vector, peers: Sequence[int]) -> float:
         """Return Σ αᵢ Lᵢ / Σ αᵢ, with Lᵢ the objective on peer i's minibatch of the round."""
         who = np.asarray(peers, dtype=np.int64)
         x, y, _ = self._minibatches(round, at, who, "training")
@@ -137,11 +126,7 @@ class SimulatedPeers:
         return mean + self.updates.local.l2 / 2 * float(w.double().square().sum())
 
     def _minibatches(
-        self,
-        round: int,  # noqa: A002
-        at: Vector,
-        who: Peers,
-        phase: Phase,
+        self, round: int, at: Vector, who: Peers, phase: Phase
     ) -> tuple[torch.Tensor, torch.Tensor, _Sides | None]:
         """Return these peers' samples and labels, poisoned where they attack, and who does."""
         x, y = self.batches.take(self.x, self.y, who, round)
@@ -156,11 +141,7 @@ class SimulatedPeers:
         return x, y, _Sides(bad=bad, good=good, context=context)
 
     def sums(
-        self,
-        round: int,  # noqa: A002
-        at: Vector,
-        groups: Sequence[Sequence[int]],
-        phase: Phase = "training",
+        self, round: int, at: Vector, groups: Sequence[Sequence[int]], phase: Phase = "training"
     ) -> Integers:
         """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
         updates = self.dealt(round, at, [peer for group in groups for peer in group], phase)
@@ -190,12 +171,7 @@ class SimulatedPeers:
         return total
 
     def individuals(
-        self,
-        round: int,  # noqa: A002
-        at: Vector,
-        peers: Sequence[int],
-        phase: Phase,
-        among: Sequence[int],
+        self, round: int, at: Vector, peers: Sequence[int], phase: Phase, among: Sequence[int]
     ) -> Individuals:
         """Return what these peers deal at a model, each for itself, `among` those taking part.
 

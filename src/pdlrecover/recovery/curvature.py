@@ -47,7 +47,7 @@ class Curvature:
     _w: Vector | None = None
     _gram: list[list[float]] | None = None
 
-    def add(self, round: int, displacement: Vector) -> None:  # noqa: A002 (the domain's word)
+    def add(self, round: int, displacement: Vector) -> None:
         """Add the pair of a round, and drop the oldest beyond the size."""
         self.rounds = [*self.rounds, round][-self.size :]
         self._rows = [*self._rows, displacement][-self.size :]

@@ -213,7 +213,7 @@ class Original:
         return len(self.models) - 1
 
 
-def update(round: int, at: Vector) -> Generator[Request, Any, Sum]:  # noqa: A002 (the domain's word)
+def update(round: int, at: Vector) -> Generator[Request, Any, Sum]:
     """Ask for one exact round."""
     answer: Sum = yield Update(round=round, at=at)
     return answer
@@ -226,9 +226,7 @@ def past(*rounds: int) -> Generator[Request, Any, Sum]:
 
 
 def individual(
-    round: int,  # noqa: A002 (the domain's word)
-    at: Vector | None = None,
-    of: tuple[int, ...] | None = None,
+    round: int, at: Vector | None = None, of: tuple[int, ...] | None = None
 ) -> Generator[Request, Any, Individuals]:
     """Ask for single peers' updates: fresh ones at a model, or the stored ones."""
     answer: Individuals = yield Individual(round=round, at=at, of=of)

@@ -57,7 +57,7 @@ class Wire:
     """A function (sender, recipient, data) -> list of (source, data) to deliver instead."""
 
     def __post_init__(self):
-        self.random = random.Random(self.seed)  # noqa: S311 (no secret)
+        self.random = random.Random(self.seed)
         self.now, self.queue, self.count = 0.0, [], itertools.count()
         self.sent = []
 

@@ -36,7 +36,7 @@ class Interrupting:
     def start(self, name, rounds):
         self.seen.append(name)
 
-    def step(self, name, round, accuracy):  # noqa: A002
+    def step(self, name, round, accuracy):
         if (name, round) == (self.name, self.at):
             raise KeyboardInterrupt
 

@@ -238,7 +238,7 @@ class _Note:
     def start(self, name: str, rounds: int) -> None:
         self._rounds = rounds
 
-    def step(self, name: str, round: int, accuracy: float | None) -> None:  # noqa: A002
+    def step(self, name: str, round: int, accuracy: float | None) -> None:
         now = time.monotonic()
         if now - self._last >= POLL_SECONDS:
             self._last = now

@@ -12,7 +12,7 @@ class Progress(Protocol):
     def start(self, name: str, rounds: int) -> None:
         """Show that a method has begun."""
 
-    def step(self, name: str, round: int, accuracy: float | None) -> None:  # noqa: A002
+    def step(self, name: str, round: int, accuracy: float | None) -> None:
         """Show that a round is done; the accuracy is the latest measured."""
 
     def end(self, name: str) -> None:
@@ -51,7 +51,7 @@ class Curve:
         if self._progress:
             self._progress.step(self._name, self._last, self.accuracy[-1])
 
-    def measure(self, round: int, model: Vector) -> None:  # noqa: A002
+    def measure(self, round: int, model: Vector) -> None:
         """Measure a model on the test part, without and with the trigger."""
         found = measure(self._world, model)
         self.rounds.append(round)

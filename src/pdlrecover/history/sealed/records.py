@@ -107,22 +107,22 @@ class VaultLayout:
         return sum(_pages(length + OVERHEAD) for length in lengths)
 
 
-def round_key(round: int, kind: Kind, part: bytes = b"") -> bytes:  # noqa: A002 (the domain's word)
+def round_key(round: int, kind: Kind, part: bytes = b"") -> bytes:
     """Return the key of a round's record."""
     return _ROUND + _PLACE.pack(round, kind) + part
 
 
-def round_prefix(round: int) -> bytes:  # noqa: A002
+def round_prefix(round: int) -> bytes:
     """Return how the keys of a round's records begin."""
     return round_key(round, Kind(0))[:-1]
 
 
-def share_key(round: int, dealer: int) -> bytes:  # noqa: A002
+def share_key(round: int, dealer: int) -> bytes:
     """Return the key of a share."""
     return round_key(round, Kind.SHARE, _DEALER.pack(dealer))
 
 
-def evidence_key(round: int, name: str) -> bytes:  # noqa: A002
+def evidence_key(round: int, name: str) -> bytes:
     """Return the key of a piece of evidence."""
     return round_key(round, Kind.EVIDENCE, _name(name))
 

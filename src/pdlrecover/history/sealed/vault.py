@@ -141,7 +141,7 @@ class Vault:
     def commit(
         self,
         *,
-        round: int,  # noqa: A002 (the domain's word)
+        round: int,
         model: Vector | None,
         dealers: Iterable[int],
         shares: Mapping[int, Elements],

@@ -237,7 +237,7 @@ def test_a_slow_peer_within_the_deadlines_takes_part_in_everything(settled, tmp_
 
 def test_a_peer_that_is_killed_every_few_rounds_ends_with_the_same_model(settled, tmp_path):
     """At moments that have nothing to do with the protocol; it comes back each time."""
-    moments = random.Random(1)  # noqa: S311 (no secret)
+    moments = random.Random(1)
     write(tmp_path / "gate.json", {"training": 1})
     place = settled(training=whole_peers.training(rounds=12), deadlines=HASTY)
     lively = [0, 1, 2, 3]

@@ -196,7 +196,7 @@ def settled_in(seed):
     Peer 0 lies: it proposes different sets to different peers, and votes for all of them. Some
     peers hardly hear final votes, so that few settle and the others go on to later views.
     """
-    rng = random.Random(seed)  # noqa: S311 (no secret)
+    rng = random.Random(seed)
     boxes = {me: ballot(me) for me in PEERS[1:]}
     deaf = {me: rng.choice([0.0, 0.95]) for me in boxes}
     flying, settled = [], set()

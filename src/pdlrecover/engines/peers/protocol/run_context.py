@@ -65,13 +65,7 @@ class RunContext:
         data, kind = self._signed(place, body, EVERYBODY), type(body).__name__
         return [Send(to=peer, data=data, kind=kind) for peer in self.others]
 
-    def place(
-        self,
-        step: int,
-        log: bytes,
-        asked: bytes,
-        round: int,  # noqa: A002
-    ) -> Header:
+    def place(self, step: int, log: bytes, asked: bytes, round: int) -> Header:
         """Return the header of this peer's messages about a step."""
         return Header(
             federation=self.federation,

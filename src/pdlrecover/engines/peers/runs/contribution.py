@@ -59,12 +59,7 @@ class Contribution:
             local=LocalTraining(l2=self.l2),
         )
 
-    def __call__(
-        self,
-        round: int,  # noqa: A002 (the domain's word)
-        at: Vector,
-        phase: Phase = "training",
-    ) -> Integers:
+    def __call__(self, round: int, at: Vector, phase: Phase = "training") -> Integers:
         """Return the d + 1 integers of this peer's update at a model, and of its weight."""
         places = draws(self.seed, [self.peer], [len(self.y)], round, self.batch_size)
         rows = torch.from_numpy(places)
@@ -77,12 +72,7 @@ class Contribution:
         return out
 
     def _update(
-        self,
-        round: int,  # noqa: A002
-        at: Vector,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        phase: Phase,
+        self, round: int, at: Vector, x: torch.Tensor, y: torch.Tensor, phase: Phase
     ) -> tuple[torch.Tensor, int]:
         """Return the clipped update, and whether the bound has shortened it."""
         me = np.array([0])
