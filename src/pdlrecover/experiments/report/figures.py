@@ -1,134 +1,316 @@
-"""Figures of result records, as SVG files.
+"""Charts: one Vega-Lite specification of a figure, for the report page and for the docs.
 
-A drawing carries a digest of what it was drawn from, the numbers and this file, so that `fresh` can
-say whether it is up to date without drawing it again.
+- `page_chart` is for the page, which draws it in the browser: it is as large as its holder, takes
+  its colours from the page's theme, and has two signals. `hidden` names the series that are
+  switched off, `place` is the x whose values are being read.
+- `draw_panels` writes figures side by side, with a legend, as an SVG file on white. The file holds
+  a digest of its specification, so that `fresh` can tell whether it is up to date without drawing.
+
+Both are made of the same layers, and of the same rows: one for each series, with its values and its
+look. A line shows nothing of a value that has no neighbour, so every line ends in a dot.
 """
 
 import hashlib
 import json
 import math
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pdlrecover.experiments.report.document import Figure
-from pdlrecover.experiments.report.palette import Look, looks, palette
+from pdlrecover.experiments.report.document import Figure, Series
+from pdlrecover.experiments.report.palette import NAMED, Look, Pair, css, is_ours, looks
+from pdlrecover.experiments.report.simulation_document import documents_from_result
 
-ORIGINAL = "poisoned"
-MARKERS = "os^DvX"
-"""The shapes of points."""
+Spec = dict[str, Any]
+VEGA_LITE = "6.4"
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+"""The first is part of vl-convert: texts are measured alike on every machine."""
 SHOWN_POINTS = 12
-"""Of accuracies drawn as points, what lies so many points under the best, or less, is shown."""
+"""In the docs, accuracies drawn as points are shown down to this many points below the best."""
+SIZE = (300, 230)
+"""Width and height of a panel in the docs."""
+ROW = 17
+"""Height of a legend's row in the docs."""
+VALUES = ("x", "y", "spread", "dot")
+"""What a row has for each value of a series."""
+Y: Spec = {"y": {"field": "y", "type": "quantitative"}}
+DIGITS = 6
+"""Values are rounded to this many: nobody sees more, and the page is a good deal smaller."""
+
+
+def page_chart(figure: Figure) -> Spec:
+    """Return the chart of a figure for the page; `config` apart, which all charts share."""
+    chart = _panel(figure, looks(s.name for s in figure.series), css)
+    chart["transform"].append({"filter": "indexof(hidden, datum.name) < 0"})
+    chart["encoding"]["x"]["axis"]["tickCount"] = {"expr": "ceil(width / 80)"}
+    here = [{"filter": "datum.x === place"}]
+    rule = {"type": "rule", "color": css(NAMED["muted"]), "strokeDash": [2, 3], "aria": False}
+    ring = {"type": "point", "fill": css(NAMED["card"]), "strokeWidth": 2, "size": 55, "opacity": 1}
+    chart["layer"] += [
+        {"name": "cursor", "transform": here, "mark": rule},
+        {"name": "read", "transform": here, "mark": ring, "encoding": Y | _looking("shape")},
+    ]
+    return chart | {
+        "params": [{"name": "hidden", "value": []}, {"name": "place", "value": None}],
+        "title": {"text": figure.y},
+        "width": "container",
+        "height": "container",
+        "autosize": {"type": "fit", "contains": "padding"},
+    }
+
+
+def config(colour: Callable[[Pair], str] = css) -> Spec:
+    """Return how all charts look: in the colours of the page's theme, or in those given."""
+    muted, line = colour(NAMED["muted"]), colour(NAMED["line"])
+    return {
+        "font": FONT,
+        "background": None,
+        "padding": 2,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": muted,
+            "labelFontSize": 11,
+            "titleColor": muted,
+            "titleFontSize": 11,
+            "titleFontWeight": "normal",
+            "tickColor": muted,
+            "domainColor": muted,
+            "gridColor": line,
+            "gridOpacity": {"condition": {"test": "datum.label === ''", "value": 0}, "value": 1},
+            "labelExpr": _number("datum.value", "datum.label"),
+        },
+        "axisX": {"grid": False, "titleAnchor": "end", "labelFlush": True},
+        "axisY": {"domain": False, "ticks": False, "labelPadding": 6, "title": None},
+        "title": {
+            "anchor": "start",
+            "frame": "bounds",
+            "offset": 10,
+            "color": muted,
+            "fontSize": 11,
+            "fontWeight": "normal",
+            "subtitleColor": muted,
+            "subtitleFontSize": 11,
+        },
+    }
+
+
+@cache
+def runtime() -> str:
+    """Return the script that draws charts in a browser: Vega, Vega-Lite and Vega-Embed."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle(
+        "window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE
+    )
+    return bundle
 
 
 def draw_curves(result: dict[str, Any], path: Path) -> Path:
     """Draw accuracy, and backdoor success where there is one, of every method by rounds."""
-    plot = _pyplot()
-    methods = result["methods"]
-    backdoor = any(entry["attack_success"] is not None for entry in methods.values())
-    figure, axes = plot.subplots(
-        1, 2 if backdoor else 1, figsize=(11 if backdoor else 6, 4), squeeze=False
-    )
-    styles = looks(methods)
-    panels = [("accuracy", "accuracy (%)")] + [
-        ("attack_success", "backdoor success (%)")
-    ] * backdoor
-    for axis, (key, label) in zip(axes[0], panels, strict=True):
-        for name, entry in methods.items():
-            curve = entry["curve"]
-            values = [math.nan if v is None else 100 * v for v in curve[key]]
-            width = 2.4 if name in ("pdlrecover", "retrain", ORIGINAL) else 1.1
-            axis.plot(
-                curve["round"], values, label=name, lw=width, ms=5, **drawn(styles[name], values)
-            )
-        axis.set(xlabel="round", ylabel=label, ylim=(0, 100))
-        axis.grid(alpha=0.3)
-    axes[0][0].legend(fontsize=7, loc="lower right")
-    return _save(figure, path)
+    return draw_panels(documents_from_result(result)[0].figures, path)
 
 
 def draw_panels(figures: list[Figure], path: Path) -> Path:
     """Draw figures of one kind side by side, with one legend beside them."""
-    plot = _pyplot()
-    drawing, axes = plot.subplots(
-        1, len(figures), figsize=(2.5 + 4 * len(figures), 3.8), squeeze=False
-    )
-    styles = looks(s.name for figure in figures for s in figure.series)
-    legend: dict[str, Any] = {}
-    for axis, figure in zip(axes[0], figures, strict=True):
-        for series in figure.series:
-            y = [math.nan if v is None or (figure.log and v <= 0) else v for v in series.y]
-            style = drawn(styles[series.name], y, points=series.points)
-            (line,) = axis.plot(series.x, y, lw=1.3, ms=3.5, **style)
-            legend.setdefault(series.name, line)
-            if series.spread is not None and not series.points:
-                spread = [0.0 if v is None else v for v in series.spread]
-                low = [a - b for a, b in zip(y, spread, strict=True)]
-                high = [a + b for a, b in zip(y, spread, strict=True)]
-                axis.fill_between(series.x, low, high, color=style["color"], alpha=0.15, lw=0)
-        axis.set(xlabel=figure.x, ylabel=figure.y)
-        axis.set_title(figure.title.split(":")[0], fontsize=9)
-        axis.grid(alpha=0.3)
-        if figure.log:
-            axis.set_yscale("log")
-        if figure.y.endswith("(%)"):  # a band may be wider than what can be
-            low, high = axis.get_ylim()
-            axis.set_ylim(max(low, -2), min(high, 102))
-        values = [v for s in figure.series if s.points for v in s.y if v is not None]
-        if figure.y.startswith("accuracy") and values:
-            axis.set_ylim(max(axis.get_ylim()[0], max(values) - SHOWN_POINTS), max(values) + 1)
-    beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
-    axes[0][-1].legend(legend.values(), legend.keys(), fontsize=7, **beside)
-    return _save(drawing, path, digest(figures))
+    import vl_convert
 
-
-def drawn(look: Look, y: list[float], *, points: bool = False) -> dict[str, Any]:
-    """Return how matplotlib draws a series of this look.
-
-    A line shows nothing of a value that has no neighbour, so those get a marker.
-    """
-    marker = MARKERS[look.shape]
-    style: dict[str, Any] = {"color": look.colour[0]}
-    if points:
-        return {**style, "ls": "", "marker": marker}
-    style |= {"ls": (0, look.dash) if look.dash else "-", "dash_capstyle": "round"}
-    around = [math.nan, *y, math.nan]
-    lone = [i for i in range(len(y)) if _alone(*around[i : i + 3])]
-    return {**style, "marker": marker, "markevery": lone} if lone else style
-
-
-def _alone(before: float, value: float, after: float) -> bool:
-    return not math.isnan(value) and math.isnan(before) and math.isnan(after)
-
-
-def digest(figures: list[Figure]) -> str:
-    """Return what a drawing of these figures by this file, in these colours, is known by."""
-    values = json.dumps([asdict(figure) for figure in figures], sort_keys=True)
-    return hashlib.sha256(
-        (values + Path(__file__).read_text() + json.dumps(palette())).encode()
-    ).hexdigest()
+    spec = panels(figures)
+    drawn: str = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+    head, end, rest = drawn.partition(">")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{head}{end}<metadata>{_digest(spec)}</metadata>{rest}\n", encoding="utf-8")
+    return path
 
 
 def fresh(figures: list[Figure], path: Path) -> bool:
     """Say whether the drawing in a file is the one that `draw_panels` would make of these."""
-    return path.exists() and f"<dc:description>{digest(figures)}<" in path.read_text()
+    expected = f"<metadata>{_digest(panels(figures))}<"
+    return path.exists() and expected in path.read_text(encoding="utf-8")
 
 
-def _pyplot() -> Any:
-    """Return matplotlib, which is slow to import, set up for files without a screen."""
-    import matplotlib as mpl
+def panels(figures: Sequence[Figure]) -> Spec:
+    """Return figures of one kind side by side, with one legend beside them."""
+    series = {s.name: s for figure in figures for s in figure.series}
+    styles = looks(series)
+    return {
+        "config": config(_light) | {"background": "#ffffff", "padding": 10},
+        "spacing": 24,
+        "hconcat": [
+            _panel(figure, styles, _light, name=f"panel-{i}-", shown=_shown(figure))
+            | {"width": SIZE[0], "height": SIZE[1]}
+            | {"title": {"text": figure.title.split(":")[0], "subtitle": figure.y}}
+            for i, figure in enumerate(figures)
+        ]
+        + [_legend([_row(s, styles[s.name], _light) for s in series.values()])],
+    }
 
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "pdlrecover"
-    mpl.rcParams["svg.fonttype"] = "none"
-    import matplotlib.pyplot as plot
 
-    return plot
+def dotted(series: Series) -> bool:
+    """Say whether a series is shown as points: it is meant to be, or has a single value."""
+    return series.points or sum(value is not None for value in series.y) == 1
 
 
-def _save(figure: Any, path: Path, description: str | None = None) -> Path:
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None, "Description": description})
-    _pyplot().close(figure)
-    return path
+def _light(colour: Pair) -> str:
+    return colour[0]
+
+
+def _panel(
+    figure: Figure,
+    styles: dict[str, Look],
+    colour: Callable[[Pair], str],
+    *,
+    name: str = "",
+    shown: tuple[float, float] | None = None,
+) -> Spec:
+    """Return the layers of a figure, named for its panel; what is not to be shown is cut off."""
+    # Ours above the others, and thin retraining above ours: where they meet both are seen.
+    rows = [
+        _row(s, styles[s.name], colour, log=figure.log) | {"place": i}
+        for i, s in enumerate(figure.series)
+    ]
+    rows.sort(key=lambda row: 2 if row["name"] == "retrain" else row["ours"])
+    scale: Spec = {"type": "log"} if figure.log else {"zero": False}
+    if shown is not None:
+        scale["domain"] = list(shown)
+    clip = shown is not None
+    band = {"type": "area", "opacity": 0.14, "clip": clip}
+    line = {"type": "line", "strokeCap": "round", "strokeJoin": "round", "clip": clip}
+    point = {"type": "point", "filled": True, "opacity": 1, "clip": clip}
+    ends = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
+    return {
+        "data": {"values": rows},
+        "transform": [{"flatten": list(VALUES)}],
+        "encoding": {
+            "x": {
+                "field": "x",
+                "type": "quantitative",
+                "title": figure.x,
+                "scale": {"zero": False, "nice": False, "padding": 8},
+                "axis": {"tickCount": 5},
+            },
+            "y": {"type": "quantitative", "scale": scale, "axis": {"tickCount": 5}},
+        },
+        "layer": [
+            {
+                "name": f"{name}bands",
+                "transform": _band(figure),
+                "mark": band,
+                "encoding": ends | _looking(),
+            },
+            {
+                "name": f"{name}lines",
+                "transform": [{"filter": "!datum.points"}],
+                "mark": line,
+                "encoding": Y | _looking("strokeDash", "strokeWidth"),
+            },
+            {
+                "name": f"{name}points",
+                "transform": [{"filter": "datum.points || datum.dot"}],
+                "mark": point,
+                "encoding": Y | _looking("shape", "size"),
+            },
+        ],
+    }
+
+
+def _legend(rows: list[Spec]) -> Spec:
+    """Return the legend of a drawing: a piece of each line or a point of it, and its name."""
+    place = {"field": "name", "type": "nominal", "sort": None, "axis": None}
+    text = {"type": "text", "align": "left", "x": 32, "color": _light(NAMED["ink"])}
+    return {
+        "data": {"values": rows},
+        "width": 160,
+        "height": {"step": ROW},
+        "encoding": {"y": place},
+        "layer": [
+            {
+                "transform": [{"filter": "!datum.dotted"}],
+                "mark": {"type": "rule", "x": 0, "x2": 26, "strokeCap": "round"},
+                "encoding": _looking("strokeDash", "strokeWidth"),
+            },
+            {
+                "transform": [{"filter": "datum.dotted"}],
+                "mark": {"type": "point", "filled": True, "opacity": 1, "x": 13},
+                "encoding": _looking("shape", "size"),
+            },
+            {"mark": text, "encoding": {"text": {"field": "name"}}},
+        ],
+    }
+
+
+def _looking(*channels: str) -> Spec:
+    """Return encodings that take the colour, and these channels, from a row as they are there."""
+    made: Spec = {
+        "color": {"field": "colour", "type": "nominal", "scale": None},
+        "detail": {"field": "name"},
+        "description": {"field": "name"},
+    }
+    for channel in channels:
+        kind = "quantitative" if channel in ("strokeWidth", "size") else "nominal"
+        made[channel] = {"field": channel, "type": kind, "scale": None}
+    return made
+
+
+def _row(series: Series, look: Look, colour: Callable[[Pair], str], *, log: bool = False) -> Spec:
+    """Return a series: its look, and its lists of VALUES, None where it has no value."""
+    y = [v if v is not None and math.isfinite(v) and (v > 0 or not log) else None for v in series.y]
+    ends = [int(v is not None and then is None) for v, then in zip(y, [*y[1:], None], strict=True)]
+    ours, alone = is_ours(series.name), dotted(series)
+    return {
+        "name": series.name,
+        "colour": colour(look.colour),
+        "strokeDash": list(look.dash),
+        "strokeWidth": 3.6 if ours else 1.6,
+        "shape": look.shape,
+        "size": 64 if alone or ours else 40,
+        "ours": ours,
+        "points": series.points,
+        "dotted": alone,
+        "banded": series.spread is not None and not series.points,
+        "x": series.x,
+        "y": _rounded(y),
+        "spread": _rounded(series.spread or []),
+        "dot": [] if series.points else ends,
+        "labels": series.labels or [],
+    }
+
+
+def _rounded(values: list[float | None]) -> list[float | None]:
+    return [v if v is None else float(f"{v:.{DIGITS}g}") for v in values]
+
+
+def _band(figure: Figure) -> list[Spec]:
+    """Return the ends of bands, within what values can be: above 0 for a logarithm, 0 to 100%."""
+    low, high = "datum.y - datum.spread", "datum.y + datum.spread"
+    if figure.log:
+        low = f"datum.y > datum.spread ? {low} : datum.y"
+    elif "%" in figure.y:
+        low, high = f"max({low}, min(0, datum.y))", f"min({high}, max(100, datum.y))"
+    return [
+        {"filter": "datum.banded"},
+        {"calculate": f"isValid(datum.y) ? {low} : null", "as": "low"},
+        {"calculate": f"isValid(datum.y) ? {high} : null", "as": "high"},
+    ]
+
+
+def _shown(figure: Figure) -> tuple[float, float] | None:
+    """Return which accuracies drawn as points are shown in the docs; None for all."""
+    values = [v for s in figure.series if s.points for v in s.y if v is not None]
+    if not values or not figure.y.startswith("accuracy"):
+        return None
+    return max(min(values) - 1, max(values) - SHOWN_POINTS), max(values) + 1
+
+
+def _number(value: str, plain: str) -> str:
+    """Return the expression of a number: powers of ten for the very large and the very small."""
+    factor, power = (f"split(format({value}, '.2~e'), 'e')[{i}]" for i in range(2))
+    size, digits = f"abs(toNumber({power}))", "'⁰¹²³⁴⁵⁶⁷⁸⁹'"
+    raised = f"({power} < 0 ? '⁻' : '') + ({size} > 9 ? {digits}[floor({size} / 10)] : '')"
+    raised += f" + {digits}[{size} % 10]"
+    extreme = f"{value} && (abs({value}) < 1e-3 || abs({value}) >= 1e7)"
+    return f"{extreme} ? ({factor} == '1' ? '' : {factor} + '·') + '10' + {raised} : {plain}"
+
+
+def _digest(spec: Spec) -> str:
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()

@@ -3,10 +3,10 @@
 Rules:
 
 - Everything written in a record is text: it is escaped here, and the script only ever sets text.
-- Text and tables are plain HTML, so that they are there without the script; it draws the curves and
-  the ledger from the JSON that is embedded, sorts, and switches.
-- A content security policy allows the page's own style and script, by their digests, and nothing
-  else: no request can leave it.
+- Text, tables and the ledger are plain HTML, so that they are there without the script; it draws
+  the charts, whose specifications are embedded as JSON, sorts, and switches.
+- A content security policy allows the page's own style and scripts, by their digests, and nothing
+  else: no request can leave it, and no text becomes code.
 """
 
 import base64
@@ -21,13 +21,14 @@ from string import Template
 from typing import Any
 
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report import palette
 from pdlrecover.experiments.report.document import Cell, Document, Fact, Figure, Table
+from pdlrecover.experiments.report.figures import config, page_chart, runtime
+from pdlrecover.experiments.report.ledger import picture
+from pdlrecover.experiments.report.palette import is_ours, style
 
-SCRIPTS = ("svg.js", "reader.js", "chart.js", "ledger.js", "table.js", "page.js")
+SCRIPTS = ("chart.js", "table.js", "page.js")
 SEVERAL = "PDLRecover report"
 """The title of a page with more than one document."""
-OURS = "pdlrecover"
 METHOD = "method"
 """The heading of columns that name methods."""
 LONG = 40
@@ -49,19 +50,20 @@ def write_report(documents: Sequence[Document], path: Path) -> Path:
 
 def render(documents: Sequence[Document]) -> str:
     """Return the page of these documents."""
-    style = palette.style() + _part("page.css")
-    script = f'"use strict";\nconst PALETTE = {embedded(palette.palette())};\n'
-    script += "\n".join(_part(name) for name in SCRIPTS)
+    styles = style() + _part("page.css")
+    script = "\n".join(['"use strict";', *map(_part, SCRIPTS)])
     title = documents[0].title if len(documents) == 1 else SEVERAL
     return Template(_part("page.html")).substitute(
         title=escape(title),
-        style=style,
-        style_digest=_digest(style),
+        style=styles,
+        style_digest=_digest(styles),
+        runtime=runtime(),
+        runtime_digest=_digest(runtime()),
         script=script,
         script_digest=_digest(script),
         contents=_contents(documents) if len(documents) > 1 else "",
         body="\n".join(_section(d, i, len(documents) > 1) for i, d in enumerate(documents)),
-        data=embedded([document.record() for document in documents]),
+        charts=embedded(_charts([f for document in documents for f in document.figures])),
     )
 
 
@@ -76,6 +78,17 @@ def embedded(value: Any) -> str:
     return text
 
 
+def _charts(figures: Sequence[Figure]) -> dict[str, Any]:
+    """Return the charts of the page; layers, of which there are few, stand there once."""
+    layers: list[Any] = []
+    charts = [page_chart(figure) for figure in figures]
+    for chart in charts:
+        if chart["layer"] not in layers:
+            layers.append(chart["layer"])
+        chart["layer"] = layers.index(chart["layer"])
+    return {"config": config(), "layers": layers, "charts": charts}
+
+
 def _contents(documents: Sequence[Document]) -> str:
     """Return the page in short: what each document says first, with a link to the rest of it."""
     links = "".join(
@@ -88,7 +101,7 @@ def _contents(documents: Sequence[Document]) -> str:
 
 
 def _section(document: Document, index: int, titled: bool) -> str:
-    figures = "".join(_figure(figure, index, k) for k, figure in enumerate(document.figures))
+    figures = "".join(map(_figure, document.figures))
     parts = [
         f'<section class="document" id="document-{index}">',
         f"<h2>{escape(document.title)}</h2>" if titled else "",
@@ -101,7 +114,7 @@ def _section(document: Document, index: int, titled: bool) -> str:
         f'<dl class="facts">{"".join(map(_fact, document.facts))}</dl>' if document.facts else "",
         f'<div class="figures">{figures}</div>' if figures else "",
         *map(_table, document.tables),
-        _ledger(document.ledger, index) if document.ledger else "",
+        _ledger(document.ledger) if document.ledger else "",
         f'<p class="origin">{escape(document.note)}</p>' if document.note else "",
         "</section>",
     ]
@@ -115,15 +128,27 @@ def _fact(fact: Fact) -> str:
     )
 
 
-def _figure(figure: Figure, document: int, index: int) -> str:
+def _figure(figure: Figure) -> str:
+    scale = '<button type="button" aria-pressed="false">Logarithmic rounds</button>'
+    label = escape(f"{figure.title}: {figure.y} by {figure.x}. Arrow keys read the values.")
     return (
-        f'<figure data-document="{document}" data-figure="{index}">'
-        f"<figcaption><h3>{escape(figure.title)}</h3></figcaption>"
+        f"<figure><figcaption><h3>{escape(figure.title)}</h3></figcaption>"
         '<div class="legend" role="group" aria-label="Series"></div>'
-        '<div class="plot"><noscript>Curves are drawn by a script.</noscript></div>'
-        '<div class="scales"></div>'
+        f'<div class="plot"><div class="canvas" tabindex="0" role="img" aria-label="{label}">'
+        "<noscript>Curves are drawn by a script.</noscript></div>"
+        '<div class="tip" role="status"></div></div>'
+        f'<div class="scales">{scale if _by_round(figure) else ""}</div>'
         f"{_note(figure.note)}{_command(figure.command)}</figure>"
     )
+
+
+def _by_round(figure: Figure) -> bool:
+    """Say whether a logarithm may help: lines by round, where some end long before others."""
+    return "round" in figure.x.split() and not all(series.points for series in figure.series)
+
+
+def _ours(ours: bool) -> str:
+    return ' class="ours"' if ours else ""
 
 
 def _table(table: Table, *, folded: bool = True) -> str:
@@ -158,7 +183,7 @@ def _held(table: Table) -> int:
 def _is_ours(table: Table, row: Sequence[Cell]) -> bool:
     """Say whether a row is of our method, by the column that names methods."""
     return any(
-        heading == METHOD and isinstance(cell, str) and cell.lower().startswith(OURS)
+        heading == METHOD and isinstance(cell, str) and is_ours(cell)
         for heading, cell in zip(table.columns, row, strict=True)
     )
 
@@ -171,10 +196,10 @@ def _row(
         tag = 'th scope="row"' if column == 0 else "td"
         value = "" if _missing(cell) else f' data-value="{escape(str(cell))}"'
         cells.append(f"<{tag}{kind}{value}>{_shown(cell, digits)}</{tag[:2]}>")
-    return ('<tr class="ours">' if ours else "<tr>") + "".join(cells) + "</tr>"
+    return f"<tr{_ours(ours)}>{''.join(cells)}</tr>"
 
 
-def _ledger(ledger: dict[str, dict[str, Any]], index: int) -> str:
+def _ledger(ledger: dict[str, dict[str, Any]]) -> str:
     table = Table(
         title="Openings",
         columns=["method", "opened", "openings", "numbers", "of"],
@@ -186,10 +211,10 @@ def _ledger(ledger: dict[str, dict[str, Any]], index: int) -> str:
         command="",
     )
     return (
-        f'<div class="ledger" data-document="{index}"><h3>Who saw what</h3>'
+        '<div class="ledger"><h3>Who saw what</h3>'
         "<p>Everything that was opened, and so seen by all peers. A sum over many peers hides each "
         "of them; a single peer’s update shows what its data did.</p>"
-        '<div class="picture"><noscript>The picture is drawn by a script.</noscript></div>'
+        f"{picture(ledger)}"
         f"<details><summary>The same as a table</summary>{_table(table, folded=False)}"
         "</details></div>"
     )

@@ -1,4 +1,4 @@
-// What the page does when it has loaded: figures, ledgers, tables, copying, and the theme.
+// What the page does when it has loaded: charts, tables, copying, and the theme.
 
 /** Copies the command beside a button, and says so. */
 function copying(button) {
@@ -44,14 +44,8 @@ function theme(button) {
   tell();
 }
 
-const documents = JSON.parse(document.getElementById("documents").textContent);
-for (const holder of document.querySelectorAll("figure")) {
-  chart(holder, documents[holder.dataset.document].figures[holder.dataset.figure]);
-}
-for (const holder of document.querySelectorAll(".ledger")) {
-  ledgerPicture(holder, documents[holder.dataset.document].ledger);
-}
-document.querySelectorAll("main table").forEach(sortable);
+document.querySelectorAll("figure").forEach((holder, i) => chart(holder, CHARTS.charts[i]));
+document.querySelectorAll(".table table").forEach(sortable);
 document.querySelectorAll(".sideways").forEach(sideways);
 document.querySelectorAll(".fold").forEach(unfolding);
 document.querySelectorAll(".copy").forEach(copying);
