@@ -8,6 +8,7 @@ import pytest
 
 from pdlrecover.experiments.report.document import Document, Figure, Series, Table
 from pdlrecover.experiments.report.html import write_report
+from pdlrecover.experiments.report.ledger import LANES, lane_of
 from pdlrecover.experiments.report.load import read_documents
 from pdlrecover.experiments.report.palette import looks
 from pdlrecover.recovery.methods import METHODS
@@ -86,71 +87,94 @@ def path(tmp_path_factory):
     return write_report(documents, tmp_path_factory.mktemp("page") / "report.html")
 
 
+DRAW = """(async () => {
+  for (const figure of document.querySelectorAll('figure')) {
+    figure.scrollIntoView();
+    while (!figure.querySelector('.canvas svg')) await new Promise(requestAnimationFrame);
+  }
+  scrollTo(0, 0);
+})()"""
+"""Charts are drawn when they come into view: brings all of them there."""
+
+
+def drawn(chromium, documents, path):
+    """Show a page of documents, with all of its charts drawn."""
+    chromium.open(write_report(documents, path))
+    chromium.run(DRAW)
+
+
 @pytest.fixture
 def page(chromium, path):
     chromium.open(path)
+    chromium.run(DRAW)
     yield chromium
     assert chromium.complaints() == []
     assert chromium.run("window.hurt") is None
     assert chromium.requests() == [path.as_uri()]
 
 
+def canvas(figure):
+    return f"document.querySelectorAll('figure')[{figure}].querySelector('.canvas')"
+
+
+def marks(layer):
+    """Return the selector of what a layer of a chart draws; each says its series' name."""
+    return f".{layer}_marks path"
+
+
 def paths(page, figure):
-    selector = f"document.querySelectorAll('figure')[{figure}]"
-    return page.run(f"[...{selector}.querySelectorAll('path.line')].map(p => p.getAttribute('d'))")
+    lines = f"[...{canvas(figure)}.querySelectorAll('{marks('lines')}')]"
+    return page.run(f"{lines}.map(p => p.getAttribute('d')).filter(d => d.includes('L'))")
 
 
 def names(page, figure):
-    selector = f"document.querySelectorAll('figure')[{figure}]"
-    return page.run(f"[...{selector}.querySelectorAll('g.series')].map(g => g.dataset.series)")
+    lines = f"[...{canvas(figure)}.querySelectorAll('{marks('lines')}')]"
+    seen = "filter(p => p.getAttribute('d')).map(p => p.getAttribute('aria-label'))"
+    return page.run(f"{lines}.{seen}")
 
 
 def test_every_figure_has_its_series(page):
     record = json.loads((RESULTS / "mnist-clear-0.json").read_text())
     for figure in (0, 1):
         assert sorted(names(page, figure)) == sorted(record["methods"])
-        drawn = paths(page, figure)
-        assert len(drawn) == len(record["methods"])
-        assert all("NaN" not in line and "Infinity" not in line for line in drawn)
+        lines = paths(page, figure)
+        assert len(lines) == len(record["methods"])
+        assert all("NaN" not in line and "Infinity" not in line for line in lines)
     longest = len(record["methods"]["retrain"]["curve"]["round"])
     assert max(line.count("L") + 1 for line in paths(page, 0)) == longest
 
 
 def test_gaps_bands_points_and_logarithms_are_drawn(page):
-    assert len(paths(page, 2)) == 3, "ours, and the two parts of the line with a gap"
-    count = "document.querySelectorAll('figure')[2].querySelectorAll('{}').length"
-    assert page.run(count.format("path.band")) == 1
-    assert page.run(count.format("[data-series=points] .point")) == 5
-    ends = "[...document.querySelectorAll('figure')[3].querySelectorAll('circle')]"
-    low, high = page.run(f"{ends}.map(c => c.cy.baseVal.value)")
+    lines = paths(page, 2)
+    assert [line.count("M") for line in lines] == [2, 1], "the line with a gap, and ours above it"
+    count = f"{canvas(2)}.querySelectorAll('{{}}').length"
+    assert page.run(count.format(marks("bands"))) == 1
+    assert page.run(count.format(marks("points") + "[aria-label=points]")) == 5
+    ends = f"[...{canvas(3)}.querySelectorAll('{marks('points')}')]"
+    low, high = page.run(f"{ends}.map(p => p.getBoundingClientRect().top)")
     assert high < low
-    texts = "[...document.querySelectorAll('figure')[3].querySelectorAll('text')]"
-    labels = page.run(f"{texts}.map(t => t.textContent)")
-    assert {"0.01", "100"} <= set(labels)
+    labels = page.run(f"[...{canvas(3)}.querySelectorAll('text')].map(t => t.textContent)")
+    assert {"0.01", "100", "10⁻⁶"} <= set(labels)
 
 
 SHAPE = (
-    "(p => [p.tagName, p.tagName === 'circle' ? '' : p.getAttribute('points').split(' ')"
-    ".map(at => at.split(',').map(Number)).map(([x, y], _, all) => "
-    "[Math.round(x - all[0][0]), Math.round(y - all[0][1])]).join(';'), "
-    "getComputedStyle(p).fill].join())"
+    "((p, size) => [p.getTotalLength(), ...(b => [b.x, b.y, b.width, b.height])(p.getBBox())]"
+    ".map(n => (n / size).toFixed(1)).concat(getComputedStyle(p).fill).join())"
 )
-"""Of a point: its kind, its corners from the first one on, and its colour as it is seen."""
+"""Of a point: how long its outline is, where it lies, and its colour as it is seen."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_points_of_more_series_than_colours_are_told_apart(page, scheme):
     page.run(f"document.documentElement.dataset.theme = '{scheme}'")
-    figure = "document.querySelectorAll('figure')[4]"
-    series = f"[...{figure}.querySelectorAll('g.series')]"
-    shapes = page.run(f"{series}.map(g => {SHAPE}(g.querySelector('.point')))")
-    assert len(shapes) == len(set(shapes)) == len(plans())
+    points = f"[...{canvas(4)}.querySelectorAll('{marks('points')}')]"
+    shapes = dict(page.run(f"{points}.map(p => [p.getAttribute('aria-label'), {SHAPE}(p, 4)])"))
+    assert len(shapes) == len(set(shapes.values())) == len(plans())
     legend = page.run(
-        f"[...{figure}.querySelectorAll('.legend button')].map(b => "
-        f"[b.textContent, {SHAPE}(b.querySelector('.point'))])"
+        "[...document.querySelectorAll('figure')[4].querySelectorAll('.legend button')].map(b => "
+        f"[b.textContent, {SHAPE}(b.querySelector('path'), 1)])"
     )
-    drawn = page.run(f"{series}.map(g => [g.dataset.series, {SHAPE}(g.querySelector('.point'))])")
-    assert sorted(legend) == sorted(drawn)
+    assert dict(legend) == shapes
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -160,37 +184,38 @@ def test_the_page_follows_the_palette_and_no_two_lines_look_the_same(chromium, t
     lines = [Series(name=name, x=[1, 2], y=[i, i + 1]) for i, name in enumerate(methods)]
     figure = Figure(title="All", x="round", y="accuracy", series=lines, command="")
     document = Document(name="d", title="d", summary=[], figures=[figure])
-    chromium.open(write_report([document], tmp_path / "report.html"))
+    drawn(chromium, [document], tmp_path / "report.html")
     chromium.run(f"document.documentElement.dataset.theme = '{scheme}'")
-    drawn = chromium.run(
-        "[...document.querySelectorAll('g.series')].map(g => [g.dataset.series, (p => "
-        "[getComputedStyle(p).stroke, p.getAttribute('stroke-dasharray')])"
-        "(g.querySelector('path.line'))])"
+    found = chromium.run(
+        f"[...document.querySelectorAll('{marks('lines')}')].map(p => ["
+        "p.getAttribute('aria-label'), "
+        "[getComputedStyle(p).stroke, p.getAttribute('stroke-dasharray') ?? '']])"
     )
     shade = ["light", "dark"].index(scheme)
     expected = {
         name: [
             "rgb({}, {}, {})".format(*bytes.fromhex(look.colour[shade][1:])),
-            " ".join(map(str, look.dash)),
+            ",".join(map(str, look.dash)),
         ]
         for name, look in looks(methods).items()
     }
-    assert dict(drawn) == expected
+    assert dict(found) == expected
     assert len({tuple(look) for look in expected.values()}) == len(methods)
 
 
 def test_rounds_can_be_seen_on_a_logarithmic_scale(page):
     figure = "document.querySelectorAll('figure')[2]"
     button = f"{figure}.querySelector('.scales button')"
-    path = f"{figure}.querySelector('[data-series=pdlrecover] path.line').getAttribute('d')"
-    places = f"[...{path}.matchAll(/([0-9.]+),/g)].map(m => Number(m[1]))"
+    line = f"{figure}.querySelector('{marks('lines')}[aria-label=pdlrecover]')"
+    places = f"[...{line}.getAttribute('d').matchAll(/([0-9.]+),/g)].map(m => Number(m[1]))"
     even = page.run(places)
     assert even[1] - even[0] == pytest.approx(even[4] - even[3], abs=0.2)
     assert page.run(f"({button}.click(), {button}.getAttribute('aria-pressed'))") == "true"
     uneven = page.run(places)
     assert (uneven[0], uneven[4]) == pytest.approx((even[0], even[4]), abs=0.2)
     assert uneven[1] - uneven[0] == pytest.approx(uneven[3] - uneven[1], abs=0.2), "1, 2 and 4"
-    assert page.run(f"({button}.click(), {places})") == even
+    page.run(f"{button}.click()")
+    assert page.run(places) == even
     assert page.run("document.querySelectorAll('figure')[4].querySelector('.scales button')") is (
         None
     ), "no points, and not by round"
@@ -200,7 +225,7 @@ def test_the_round_before_the_first_is_left_out_of_a_logarithmic_scale(chromium,
     line = Series(name="a", x=[0, 1, 10], y=[1, 2, 3])
     figure = Figure(title="t", x="round", y="y", series=[line], command="")
     document = Document(name="d", title="d", summary=[], figures=[figure])
-    chromium.open(write_report([document], tmp_path / "report.html"))
+    drawn(chromium, [document], tmp_path / "report.html")
     assert paths(chromium, 0)[0].count("L") == 2
     chromium.run("document.querySelector('.scales button').click()")
     assert paths(chromium, 0)[0].count("L") == 1
@@ -210,7 +235,7 @@ def test_the_round_before_the_first_is_left_out_of_a_logarithmic_scale(chromium,
 @pytest.mark.parametrize("width", [400, 1200])
 def test_large_numbers_at_the_end_of_an_axis_are_not_cut(chromium, tmp_path, width):
     scaling = read_documents([RESULTS.parent / "reproductions" / "scaling.json"])
-    chromium.open(write_report(scaling, tmp_path / "report.html"))
+    drawn(chromium, scaling, tmp_path / "report.html")
     chromium.resize(width)
     edges = chromium.run(
         "[...document.querySelectorAll('.plot text')].map(t => [t.textContent, "
@@ -223,10 +248,9 @@ def test_large_numbers_at_the_end_of_an_axis_are_not_cut(chromium, tmp_path, wid
 
 def test_a_line_of_one_value_is_a_point_in_the_legend_too(page):
     figure = "document.querySelectorAll('figure')[2]"
-    assert page.run(f"{figure}.querySelectorAll('[data-series=once] .point').length") == 1
-    swatches = (
-        f"[...{figure}.querySelectorAll('.legend svg')].map(s => !!s.querySelector('.point'))"
-    )
+    once = f"{figure}.querySelectorAll('{marks('points')}[aria-label=once]').length"
+    assert page.run(once) == 1
+    swatches = f"[...{figure}.querySelectorAll('.legend path')].map(p => p.hasAttribute('fill'))"
     assert page.run(swatches) == [False, False, True, True]
 
 
@@ -251,35 +275,36 @@ def test_a_series_is_switched_off_and_on_again(page):
     assert names(page, 0) == before
 
 
+HOME = {"key": "Home", "code": "Home", "windowsVirtualKeyCode": 36}
+
+
 def test_pointing_at_a_curve_shows_its_values(page):
     left, top, width, height = page.run(
         "(svg => (svg.scrollIntoView({block: 'center'}), (r => [r.left, r.top, r.width, r.height])"
-        "(svg.getBoundingClientRect())))(document.querySelectorAll('figure .plot svg')[2])"
+        f"(svg.getBoundingClientRect())))({canvas(2)})"
     )
     page.call(
         "Input.dispatchMouseEvent", type="mouseMoved", x=left + width - 25, y=top + height / 2
     )
-    tip = page.run("document.querySelector('.tip').innerText")
-    assert tip.startswith("round 5\n")
-    assert "50 ± 5" in tip
+    tip = "document.querySelectorAll('.tip')[2].innerText"
+    assert page.run(tip).startswith("round 5\n")
+    assert "50 ± 5" in page.run(tip)
     page.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
-    assert page.run("document.querySelector('.tip')") is None
-    page.run("document.querySelectorAll('figure .plot svg')[2].focus()")
-    key = {"key": "Home", "code": "Home", "windowsVirtualKeyCode": 36}
-    page.call("Input.dispatchKeyEvent", type="keyDown", **key)
-    tip = page.run("document.querySelector('.tip').innerText")
-    assert tip.startswith("round 1\n")
-    assert tip.endswith("points\t1\nv")
+    assert page.run(tip) == ""
+    assert page.run("getComputedStyle(document.querySelectorAll('.tip')[2]).display") == "none"
+    page.run(f"{canvas(2)}.focus()")
+    page.call("Input.dispatchKeyEvent", type="keyDown", **HOME)
+    assert page.run(tip).startswith("round 1\n")
+    assert page.run(tip).endswith("points\t1\nv")
 
 
 def test_every_point_at_a_place_is_read_with_its_label(page):
-    page.run("document.querySelectorAll('figure .plot svg')[4].focus()")
-    key = {"key": "Home", "code": "Home", "windowsVirtualKeyCode": 36}
-    page.call("Input.dispatchKeyEvent", type="keyDown", **key)
+    page.run(f"{canvas(4)}.focus()")
+    page.call("Input.dispatchKeyEvent", type="keyDown", **HOME)
     labels = page.run("[...document.querySelectorAll('.tip .label')].map(l => l.textContent)")
     count = len(plans())
     assert labels == [NASTY] * count + ["k=1"] * count
-    assert page.run("document.querySelectorAll('.plot .mark').length") == 2 * count
+    assert page.run(f"{canvas(4)}.querySelectorAll('{marks('read')}').length") == 2 * count
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -389,7 +414,7 @@ def test_the_ledger_tells_sums_from_single_updates(page):
     assert page.run(f"{picture.format(0)}.querySelectorAll('.count.single').length") == 0
     assert page.run(f"{picture.format(1)}.querySelector('.count.single').textContent") == "160"
     assert page.run(f"{picture.format(1)}.querySelector('.count.kept').textContent") == "81"
-    assert page.run(f"{picture.format(1)}.querySelectorAll('rect.lane').length") == 5
+    assert page.run(f"{picture.format(1)}.querySelectorAll('th.lane').length") == 5
 
 
 def test_only_sums_over_kept_peers_are_said_to_be_such(page):
@@ -408,17 +433,18 @@ def test_only_sums_over_kept_peers_are_said_to_be_such(page):
         "one peer": "single",
         "peers that were kept and removed": "other",
     }
-    assert page.run(f"{json.dumps(list(wording))}.map(laneOf)") == list(wording.values())
+    assert {of: lane_of(of) for of in wording} == wording
 
 
 def test_a_ledger_of_many_kinds_is_not_cut(chromium, tmp_path):
     ledger = read_documents([RESULTS.parent / "reproductions" / "ledger.json"])
     chromium.open(write_report(ledger, tmp_path / "report.html"))
     texts = chromium.run(
-        "[...document.querySelectorAll('.picture text')].map(t => [t.textContent, "
-        "t.getBoundingClientRect().right, t.ownerSVGElement.getBoundingClientRect().right])"
+        "[...document.querySelectorAll('.picture :is(th, td)')].map(t => [t.innerText, "
+        "t.getBoundingClientRect().right, t.closest('.wide').getBoundingClientRect().right])"
     )
-    assert {"One sum over all kept peers", "All", "Removed", "Single"} <= {t for t, *_ in texts}
+    titles = {text.removeprefix("Σ").strip() for text, *_ in texts}
+    assert set(LANES.values()) - {LANES["other"]} <= titles
     assert [text for text, right, edge in texts if right > edge + 1] == []
 
 
@@ -437,6 +463,7 @@ def test_the_command_is_copied(page):
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_nothing_is_wider_than_the_window(page, width):
     page.resize(width)
+    page.run(DRAW)
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     outside = (
         "[...document.querySelectorAll('main *, header *')].filter(e => !e.closest('.wide, pre'))"
@@ -456,7 +483,7 @@ def test_on_paper_all_series_are_there_and_no_buttons(page):
     before = names(page, 0)
     page.run("document.querySelector('.legend button').click()")
     assert len(names(page, 0)) == len(before) - 1
-    count = "document.querySelectorAll('figure')[0].querySelectorAll('g.series').length"
+    count = f"{canvas(0)}.querySelectorAll('{marks('lines')}:not([d=\"\"])').length"
     page.run(f"addEventListener('beforeprint', () => {{ window.printed = {count} }})")
     page.call("Page.printToPDF")
     assert page.run("window.printed") == len(before)
@@ -468,3 +495,24 @@ def test_on_paper_all_series_are_there_and_no_buttons(page):
     legend = "getComputedStyle(document.querySelector('.legend button')).borderStyle"
     assert page.run(legend) == "none"
     page.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_charts_are_drawn_when_they_come_near_or_are_printed(chromium, tmp_path):
+    line = Series(name="a", x=[1, 2], y=[1, 2])
+    figure = Figure(title="t", x="round", y="y", series=[line], command="")
+    document = Document(name="d", title="d", summary=[], figures=[figure] * 30)
+    chromium.open(write_report([document], tmp_path / "report.html"))
+    count = "document.querySelectorAll('.canvas svg').length"
+    chromium.run("new Promise(requestAnimationFrame)")
+    assert 0 < chromium.run(count) < 30
+    chromium.run(f"addEventListener('beforeprint', () => {{ window.printed = {count} }})")
+    chromium.call("Page.printToPDF")
+    assert chromium.run("window.printed") == 30
+    assert chromium.complaints() == []
+
+
+def test_the_policy_lets_the_page_fetch_nothing_and_make_no_code(chromium, path):
+    chromium.open(path)
+    assert chromium.run("fetch('data:,x').then(() => 'fetched', () => 'refused')") == "refused"
+    made = "(() => { try { return new Function('return 1')() } catch (e) { return e.name } })()"
+    assert chromium.run(made) == "EvalError"

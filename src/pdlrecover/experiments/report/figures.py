@@ -32,8 +32,8 @@ SIZE = (300, 230)
 """Width and height of a panel in the docs."""
 ROW = 17
 """Height of a legend's row in the docs."""
-VALUES = ("x", "y", "spread", "dot")
-"""What a row has for each value of a series."""
+VALUES = {"x": "x", "y": "value", "spread": "spread", "dot": "dot"}
+"""What a row has for each value of a series, and what it is called once the row is unfolded."""
 Y: Spec = {"y": {"field": "y", "type": "quantitative"}}
 DIGITS = 6
 """Values are rounded to this many: nobody sees more, and the page is a good deal smaller."""
@@ -41,8 +41,9 @@ DIGITS = 6
 
 def page_chart(figure: Figure) -> Spec:
     """Return the chart of a figure for the page; `config` apart, which all charts share."""
-    chart = _panel(figure, looks(s.name for s in figure.series), css)
-    chart["transform"].append({"filter": "indexof(hidden, datum.name) < 0"})
+    # A hidden series stays, without values: its place among the others is kept.
+    seen = "indexof(hidden, datum.name) < 0 ? datum.value : null"
+    chart = _panel(figure, looks(s.name for s in figure.series), css, seen=seen)
     chart["encoding"]["x"]["axis"]["tickCount"] = {"expr": "ceil(width / 80)"}
     here = [{"filter": "datum.x === place"}]
     rule = {"type": "rule", "color": css(NAMED["muted"]), "strokeDash": [2, 3], "aria": False}
@@ -160,6 +161,7 @@ def _panel(
     styles: dict[str, Look],
     colour: Callable[[Pair], str],
     *,
+    seen: str = "datum.value",
     name: str = "",
     shown: tuple[float, float] | None = None,
 ) -> Spec:
@@ -170,6 +172,7 @@ def _panel(
         for i, s in enumerate(figure.series)
     ]
     rows.sort(key=lambda row: 2 if row["name"] == "retrain" else row["ours"])
+    whole = all(float(x).is_integer() for s in figure.series for x in s.x)
     scale: Spec = {"type": "log"} if figure.log else {"zero": False}
     if shown is not None:
         scale["domain"] = list(shown)
@@ -180,14 +183,17 @@ def _panel(
     ends = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
     return {
         "data": {"values": rows},
-        "transform": [{"flatten": list(VALUES)}],
+        "transform": [
+            {"flatten": list(VALUES), "as": list(VALUES.values())},
+            {"calculate": seen, "as": "y"},
+        ],
         "encoding": {
             "x": {
                 "field": "x",
                 "type": "quantitative",
                 "title": figure.x,
                 "scale": {"zero": False, "nice": False, "padding": 8},
-                "axis": {"tickCount": 5},
+                "axis": {"tickCount": 5} | ({"tickMinStep": 1} if whole else {}),
             },
             "y": {"type": "quantitative", "scale": scale, "axis": {"tickCount": 5}},
         },
@@ -219,6 +225,7 @@ def _legend(rows: list[Spec]) -> Spec:
     place = {"field": "name", "type": "nominal", "sort": None, "axis": None}
     text = {"type": "text", "align": "left", "x": 32, "color": _light(NAMED["ink"])}
     return {
+        "name": "legend",
         "data": {"values": rows},
         "width": 160,
         "height": {"step": ROW},

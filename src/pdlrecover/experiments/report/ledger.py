@@ -31,6 +31,8 @@ WORDINGS = {
     r"the removed peers together": "removed",
 }
 """How a ledger says whose values an opening is of."""
+DENSE = 7
+"""With more columns than this the picture leaves out what the table below it says as well."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,9 @@ def picture(ledger: dict[str, Opened]) -> str:
     )
     kinds = "".join(f'<th scope="col" class="{c.lane}">{escape(c.title)}</th>' for c in columns)
     rows = "".join(_method(name, opened, columns) for name, opened in ledger.items())
+    dense = " dense" if len(columns) > DENSE else ""
     return (
-        '<div class="wide"><table class="picture"><thead>'
+        f'<div class="wide"><table class="picture{dense}"><thead>'
         f"<tr><td></td>{heads}</tr><tr><td></td>{kinds}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
@@ -99,7 +102,8 @@ def _cell(opened: Opened, column: Column) -> str:
     return (
         f'<td class="{column.lane}"{title}><div>{_peers(column.lane, entry["openings"])}'
         f'<span><b class="count {column.lane}">{entry["openings"]:,}</b>'
-        f"<small>{_compact(entry['numbers'])} numbers</small></span></div></td>"
+        f'<small>{_compact(entry["numbers"])}<span class="unit"> numbers</span></small>'
+        "</span></div></td>"
     )
 
 

@@ -54,7 +54,7 @@ function chart(holder, spec) {
     wanted = true;
     const scaled = structuredClone({ ...spec, layer: CHARTS.layers[spec.layer] });
     if (scale && pressed(scale)) {
-      scaled.encoding.x.scale.type = "log";
+      scaled.encoding.x.scale = { type: "log", nice: false, padding: spec.encoding.x.scale.padding };
       scaled.transform.push({ filter: "datum.x > 0" });
     }
     view?.finalize();
