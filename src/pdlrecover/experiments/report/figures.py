@@ -171,7 +171,7 @@ def _panel(
         _row(s, styles[s.name], colour, log=figure.log) | {"place": i}
         for i, s in enumerate(figure.series)
     ]
-    rows.sort(key=lambda row: 2 if row["name"] == "retrain" else row["ours"])
+    rows.sort(key=lambda row: 2 if row["name"] == "retrain" else "ours" in row)
     whole = all(float(x).is_integer() for s in figure.series for x in s.x)
     scale: Spec = {"type": "log"} if figure.log else {"zero": False}
     if shown is not None:
@@ -264,17 +264,15 @@ def _row(series: Series, look: Look, colour: Callable[[Pair], str], *, log: bool
     y = [v if v is not None and math.isfinite(v) and (v > 0 or not log) else None for v in series.y]
     ends = [int(v is not None and then is None) for v, then in zip(y, [*y[1:], None], strict=True)]
     ours, alone = is_ours(series.name), dotted(series)
-    return {
+    banded = series.spread is not None and not series.points
+    kinds = {"ours": ours, "points": series.points, "dotted": alone, "banded": banded}
+    return {kind: True for kind, has in kinds.items() if has} | {
         "name": series.name,
         "colour": colour(look.colour),
         "strokeDash": list(look.dash),
         "strokeWidth": 3.6 if ours else 1.6,
         "shape": look.shape,
         "size": 64 if alone or ours else 40,
-        "ours": ours,
-        "points": series.points,
-        "dotted": alone,
-        "banded": series.spread is not None and not series.points,
         "x": series.x,
         "y": _rounded(y),
         "spread": _rounded(series.spread or []),
