@@ -11,7 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pdlrecover"
-REFERENCE = re.compile(r"`([\w./-]+\.(?:py|md|json|jsonl|toml|sh))(?::([\w.]+))?`")
+REFERENCE = re.compile(r"`([\w./-]+\.py|[\w.-]+/[\w./-]+\.(?:md|jsonl?|toml|sh))(?::([\w.]+))?`")
+"""Other files than Python's only with their folder: `result.json` is no one's in particular."""
 
 
 def references(text: str) -> set[tuple[str, str]]:
