@@ -1,7 +1,7 @@
 """References to source in the documents: `path/file.py` or `path/file.py:name`, in backticks.
 
 A path is relative to `src/pdlrecover/` or to the root. A name is a function, class or constant of
-the file, or a member of one of its classes: `Class.method`, `Class.field`.
+the file, or a member of one of its classes: `Class.method`, `Class.field`, or just `method`.
 """
 
 import ast
@@ -42,7 +42,8 @@ def names(file: Path) -> frozenset[str]:
         for name in defined(node):
             found.add(name)
             if isinstance(node, ast.ClassDef):
-                found |= {f"{name}.{member}" for part in node.body for member in defined(part)}
+                members = {member for part in node.body for member in defined(part)}
+                found |= members | {f"{name}.{member}" for member in members}
     return frozenset(found)
 
 
