@@ -23,11 +23,11 @@ from typing import Any
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.report import palette
 from pdlrecover.experiments.report.document import Cell, Document, Fact, Figure, Table
+from pdlrecover.recovery.methods import OURS
 
 SCRIPTS = ("svg.js", "reader.js", "chart.js", "ledger.js", "table.js", "page.js")
 SEVERAL = "PDLRecover report"
 """The title of a page with more than one document."""
-OURS = "pdlrecover"
 METHOD = "method"
 """The heading of columns that name methods."""
 LONG = 40
