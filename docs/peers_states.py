@@ -17,7 +17,7 @@ def page() -> str:
         "# The states of a step",
         "",
         "Drawn by `python docs/peers_states.py` from the table in",
-        "`engines/peers/protocol/states.py`. What the states and moves are for is told in",
+        "`engines/peers/protocol/states.py`. What the states and moves are for is described in",
         "[the protocol](peers-protocol.md).",
         "",
         "```mermaid",

@@ -12,10 +12,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from pdlrecover.experiments.experiment.run import POISONED
 from pdlrecover.experiments.report.document import Document, Figure, Table
 from pdlrecover.experiments.report.figures import SHOWN_POINTS, draw_panels, fresh
 from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
+from pdlrecover.experiments.reproductions.attacks import JUDGED
+from pdlrecover.recovery.methods import REFERENCE
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ROOT / "results" / "reproductions"
@@ -23,10 +26,9 @@ FIGURES = ROOT / "docs" / "figures"
 PAGE = ROOT / "docs" / "results.md"
 METHOD_PAGES = ROOT / "docs" / "methods"
 LONGEST = 70
-"""Rows of a table; longer ones are cut down to the methods below."""
+"""Rows of a table; longer ones are cut down to the methods that are judged."""
 FOLDED = 50
 """Rows of a table; longer ones are folded."""
-MAIN = ("auto", "pdlrecover", "accelerated-retrain")
 PANELS = (
     "accuracy (%) by",
     "backdoor success (%) by",
@@ -36,7 +38,7 @@ PANELS = (
     "Distance to retraining",
 )
 """Figures whose titles have one of these are drawn, all datasets of a kind side by side."""
-COMPARED = ("poisoned", "retrain")
+COMPARED = (POISONED, REFERENCE)
 HEAD = """# Results
 
 What `pdlrecover reproduce all` found; everything below is written from the documents in
@@ -80,8 +82,8 @@ def markdown(table: Table) -> list[str]:
     rows, note = table.rows, table.note
     if len(rows) > LONGEST and "method" in table.columns:
         place = table.columns.index("method")
-        rows = [row for row in rows if str(row[place]).split(":")[0] in MAIN]
-        note = f"{note} The rows of {', '.join(MAIN)}; all are in the document.".strip()
+        rows = [row for row in rows if str(row[place]).split(":")[0] in JUDGED]
+        note = f"{note} The rows of {', '.join(JUDGED)}; all are in the document.".strip()
     lines = [f"| {' | '.join(table.columns)} |"]
     lines.append("|---" * len(table.columns) + "|")
     lines += [f"| {' | '.join('–' if c is None else str(c) for c in row)} |" for row in rows]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 import pdlrecover
-from pdlrecover.cli import main
+from pdlrecover.cli import COMMANDS, HISTORY_COMMANDS, PEER_COMMANDS, main
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.report.document import Document
@@ -166,7 +166,7 @@ def test_what_stops_a_reproduction_loses_no_document(
     def one(name, document, *cells):
         return Reproduction(name=name, title=name, cells=lambda scale: cells, document=document)
 
-    command = sys.modules["pdlrecover.cli.reproduce"]  # the package has the function by that name
+    command = importlib.import_module("pdlrecover.cli.reproduce")
     known = [one("bound", stopped), one("other", made, Config()), one("last", stopped)]
     monkeypatch.setattr(command, "REPRODUCTIONS", {each.name: each for each in known})
     runs = stopped if where == "in the runs" else lambda *args, **more: None
@@ -274,3 +274,33 @@ def test_what_the_operating_system_refuses_is_one_sentence(tmp_path):
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
     assert "file: File exists" in result.stderr
+
+
+LIGHT = [
+    ["--help"],
+    ["--version"],
+    ["peer", "--help"],
+    ["history", "--help"],
+    ["plan", "--peers", "20", "--colluders", "3"],
+]
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_what_computes_nothing_does_not_import_torch(arguments):
+    script = (
+        "import sys\n"
+        "from pdlrecover.cli import app\n"
+        f"app({arguments!r}, standalone_mode=False)\n"
+        "print('torch' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.strip() == "False"
+
+
+@pytest.mark.parametrize("table", [COMMANDS, PEER_COMMANDS, HISTORY_COMMANDS])
+def test_a_listed_command_is_the_one_that_runs(table):
+    for name, command in table.items():
+        loaded = command.load(name)
+        assert loaded.name == name
+        assert loaded.help == command.listed(name).help
+        assert command.example in loaded.epilog

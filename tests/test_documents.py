@@ -35,7 +35,7 @@ def test_the_story_of_lost_and_lying_peers_ends_well():
 
 
 def test_links_in_the_documents_lead_somewhere():
-    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

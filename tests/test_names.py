@@ -17,8 +17,8 @@ def test_all_lists_every_public_name_once(name):
     assert len(set(package.__all__)) == len(package.__all__)
     public = {
         n
-        for n, value in vars(package).items()
-        if not n.startswith("_") and not inspect.ismodule(value)
+        for n in dir(package)
+        if not n.startswith("_") and not inspect.ismodule(getattr(package, n))
     }
     assert public == set(package.__all__) - {"__version__"} | public & {"version"}
 

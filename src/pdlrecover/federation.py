@@ -197,7 +197,7 @@ class Federation:
     def recover(
         self,
         remove: Sequence[int],
-        method: str = "pdlrecover",
+        method: str = methods.OURS,
         *,
         reason: Reason = "left",
         settings: methods.Settings | None = None,

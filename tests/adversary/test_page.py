@@ -1,8 +1,8 @@
 """What the page on attacks says holds."""
 
+import importlib
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ def test_every_attack_has_a_section():
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name != "none"])
 def test_every_section_has_commands_that_are_understood(name, digits: Dataset, monkeypatch):
     seen: list[Config] = []
-    module = sys.modules["pdlrecover.cli.simulate"]
+    module = importlib.import_module("pdlrecover.cli.simulate")
     monkeypatch.setattr(module, "run_and_show", lambda config, *_: seen.append(config))
     commands = re.findall(r"^pdlrecover (simulate .*)$", SECTIONS[name].replace("\\\n", ""), re.M)
     assert commands

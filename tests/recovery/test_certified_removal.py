@@ -181,7 +181,7 @@ def test_of_a_network_only_the_last_layer_changes():
 
 def test_the_replaced_layer_names_the_right_classes():
     federation = small.trained(clear=True, malicious=small.REMOVED, attack=LabelFlip(classes=3))
-    settings = Settings(removal=RemovalOptions(perturbation=0.0))
+    settings = Settings(own=(RemovalOptions(perturbation=0.0),))
     state = federation.recover(
         small.REMOVED, "certified-removal", reason="malicious", settings=settings
     )

@@ -245,7 +245,7 @@ def test_a_replay_is_given_up_where_its_distance_passes_the_limit():
 
 def test_auto_has_variants():
     engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
-    settings = Settings(auto=AutoOptions(gate=1e9, drift_limit=1e9, guard_limit=60))
+    settings = Settings(own=(AutoOptions(gate=1e9, drift_limit=1e9, guard_limit=60),))
     engine.drive(start("auto:preparation=4+period=10+polish=3", engine.run, settings))
     fresh = [r.round for r in engine.requests if isinstance(r, Update)]
     assert fresh[:4] == [0, 1, 2, 3]
@@ -257,7 +257,7 @@ def test_a_variant_of_auto_replays_with_another_damping():
     ends = {}
     for damping in ("0.1", "1"):
         engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
-        settings = Settings(auto=AutoOptions(gate=1e9, drift_limit=1e9, guard_limit=60))
+        settings = Settings(own=(AutoOptions(gate=1e9, drift_limit=1e9, guard_limit=60),))
         engine.drive(start(f"auto:damping={damping}", engine.run, settings))
         ends[damping] = next(s.model for s in reversed(engine.steps()) if not s.exact)
     assert np.abs(ends["0.1"] - ends["1"]).max() > 1e-3
@@ -265,7 +265,7 @@ def test_a_variant_of_auto_replays_with_another_damping():
 
 def test_a_variant_of_auto_retrains_for_a_share_of_the_rounds():
     engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
-    settings = Settings(auto=AutoOptions(gate=0.0))
+    settings = Settings(own=(AutoOptions(gate=0.0),))
     engine.drive(start("auto:retrain=0.25", engine.run, settings))
     assert sum(isinstance(r, Update) for r in engine.requests) == 15
 

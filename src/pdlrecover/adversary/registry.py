@@ -1,14 +1,18 @@
-"""Attacks by name: `build` makes one for a dataset.
+"""Attacks by name, and their traits: `build` makes one for a dataset.
 
 Rules:
 
+- An attack is one class, one entry in `ATTACKS` and one section in `docs/attacks.md`. Whoever
+  treats some attacks differently asks their entries; no other place has a list of names.
+- A trait that is not stated refuses: no peer plays the attack alone in a drill, and no result of a
+  run without attackers stands for one with it.
 - A name may have a second part: `bad-unlearn:lie` waits for a recovery and then does `lie`.
 - The strength of most attacks is one number first of all; `strength_of` says which argument it is.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from pdlrecover.adversary.attack import Attack
@@ -23,6 +27,7 @@ WAITING = "bad-unlearn"
 """The attack that is made of another one."""
 AFTERWARDS = "trim"
 """What it does after waiting, if not said."""
+NO_ATTACK = "none"
 
 
 def _backdoor(
@@ -82,33 +87,35 @@ def _none(dataset: Dataset) -> Attack:
     return NoAttack()
 
 
-ATTACKS: Mapping[str, Callable[..., Attack]] = MappingProxyType(
-    {
-        "backdoor": _backdoor,
-        "dba": _dba,
-        "label-flip": _label_flip,
-        "sign-flip": _sign_flip,
-        "noise": _noise,
-        "trim": _trim,
-        "trim-partial": _partial_trim,
-        "lie": _lie,
-        "min-max": _min_max,
-        WAITING: _bad_unlearn,
-        "none": _none,
-    }
-)
+@dataclass(frozen=True)
+class AttackEntry:
+    """An attack and its traits."""
 
-_STRENGTHS: Mapping[str, str] = MappingProxyType(
-    {
-        "backdoor": "scale",
-        "dba": "scale",
-        "sign-flip": "scale",
-        "noise": "std",
-        "trim": "factor",
-        "trim-partial": "deviations",
-        "lie": "z",
-    }
-)
+    build: Callable[..., Attack]
+    """Makes it for a dataset; the other arguments are what `build` below takes."""
+    _: KW_ONLY
+    strength: str | None = None
+    """The argument that is its strength, if one is."""
+    alone: bool = False
+    """Whether it needs nobody else's updates, so that a peer can play it in a drill."""
+    untargeted: bool = False
+    """Whether it has no trigger: what is measured of a model does not depend on the attack."""
+
+
+ATTACKS: dict[str, AttackEntry] = {
+    "backdoor": AttackEntry(_backdoor, strength="scale", alone=True),
+    "dba": AttackEntry(_dba, strength="scale", alone=True),
+    "label-flip": AttackEntry(_label_flip, alone=True, untargeted=True),
+    "sign-flip": AttackEntry(_sign_flip, strength="scale", alone=True, untargeted=True),
+    "noise": AttackEntry(_noise, strength="std", alone=True, untargeted=True),
+    "trim": AttackEntry(_trim, strength="factor", untargeted=True),
+    "trim-partial": AttackEntry(_partial_trim, strength="deviations", untargeted=True),
+    "lie": AttackEntry(_lie, strength="z", untargeted=True),
+    "min-max": AttackEntry(_min_max, untargeted=True),
+    WAITING: AttackEntry(_bad_unlearn),
+    NO_ATTACK: AttackEntry(_none, untargeted=True),
+}
+"""In the order in which they are shown."""
 
 
 def build(name: str, dataset: Dataset, **strength: Any) -> Attack:
@@ -129,7 +136,7 @@ def build(name: str, dataset: Dataset, **strength: Any) -> Attack:
     name, then = _parsed(name)
     if then:
         strength = {"then": then, **strength}
-    parameters = list(inspect.signature(ATTACKS[name]).parameters.values())[1:]
+    parameters = list(inspect.signature(ATTACKS[name].build).parameters.values())[1:]
     accepted = [p.name for p in parameters]
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     if not open_ended and (unknown := sorted(set(strength) - set(accepted))):
@@ -137,13 +144,13 @@ def build(name: str, dataset: Dataset, **strength: Any) -> Attack:
             f"the attack {name} has no {', '.join(unknown)}; "
             f"it takes {', '.join(accepted) or 'no arguments'}"
         )
-    return ATTACKS[name](dataset, **strength)
+    return ATTACKS[name].build(dataset, **strength)
 
 
 def strength_of(name: str) -> str | None:
     """Return the argument that is this attack's strength, or None if it has none."""
     name, then = _parsed(name)
-    return _STRENGTHS.get(then or (AFTERWARDS if name == WAITING else name))
+    return ATTACKS[then or (AFTERWARDS if name == WAITING else name)].strength
 
 
 def _parsed(name: str) -> tuple[str, str]:

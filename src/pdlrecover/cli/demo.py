@@ -8,7 +8,9 @@ from rich.console import Console
 
 from pdlrecover.cli.simulate import run_and_show
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import POISONED
 from pdlrecover.experiments.report.format import percent
+from pdlrecover.recovery.methods import OURS, REFERENCE
 
 DEMO = Config(
     dataset="digits",
@@ -36,8 +38,8 @@ def demo(
         "are opened. Then the five are found out, and the others recover.\n"
     )
     result = run_and_show(DEMO, out, None)
-    before, after = result["methods"]["poisoned"], result["methods"]["pdlrecover"]
-    retrain = result["methods"]["retrain"]
+    before, after = result["methods"][POISONED], result["methods"][OURS]
+    retrain = result["methods"][REFERENCE]
     share = after["exact_rounds"] / DEMO.rounds
     console.print(
         f"\nThe backdoor worked on {percent(before['attack_success'])} of the images, and on "

@@ -13,6 +13,7 @@ from pdlrecover.engines.peers.operator.control import one_removal
 from pdlrecover.engines.peers.peer import DONE
 from pdlrecover.engines.peers.runs.run_factory import recovered_name
 from pdlrecover.errors import PlanError
+from pdlrecover.recovery.methods import OURS
 
 STOPPED = 1
 """The exit code after a recovery that stopped."""
@@ -23,7 +24,7 @@ def propose_removal(
     folder: Folder,
     peers: Annotated[str, typer.Option(help="Names of those to remove; with commas.")],
     reason: Annotated[str, typer.Option(help="left or malicious.")],
-    method: Annotated[str, typer.Option(help="How to recover.")] = "pdlrecover",
+    method: Annotated[str, typer.Option(help="How to recover.")] = OURS,
     accept_differencing: Annotated[
         bool,
         typer.Option(

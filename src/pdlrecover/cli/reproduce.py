@@ -31,6 +31,7 @@ from pdlrecover.files import write_whole
 
 ALL = "all"
 NAMES = "\n".join(f"- `{each.name}`: {each.title}" for each in REPRODUCTIONS.values())
+EPILOG = f"Names:\n\n{NAMES}\n\n"
 SHOWN_ROWS = 40
 """Longer tables, and those in which a word would be cut, are left to the page."""
 GAP = 2

@@ -11,6 +11,7 @@ from pdlrecover.experiments.analysis.results import Mean
 from pdlrecover.experiments.analysis.seeds import SeedRuns
 from pdlrecover.experiments.analysis.summary import divergences
 from pdlrecover.experiments.report.format import percent, readable
+from pdlrecover.recovery.methods import OURS
 
 REMEMBERED = "remembered: 1 the original, 0 retraining; on one seed it is noisy, about ±0.3"
 CROWDED = 8
@@ -56,7 +57,7 @@ def results_table(result: dict[str, Any]) -> Table:
         table.add_row(
             Text(name),
             *(cells[name] for cells in columns.values()),
-            style="bold" if name == "pdlrecover" else None,
+            style="bold" if name == OURS else None,
         )
     return table
 

@@ -1,10 +1,21 @@
-"""Every recovery method by its name."""
+"""Every recovery method by its name, and its traits: what others need to know of it.
+
+Rules:
+
+- A method is one file, one entry in `METHODS` and one page in `docs/methods`. Whoever treats some
+  methods differently asks their entries; no other place has a list of names.
+- A trait that is not stated refuses. A method with a bare entry runs in the clear only and not
+  between peers, counts as one that opens every stored round, gets no score for forgetting, and is
+  run only when it is asked for.
+- A method's own options are a dataclass in its file: it asks for them by `Settings.of`.
+"""
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import Seeded, Source, SystemSource
@@ -21,13 +32,15 @@ from pdlrecover.recovery.historical import historical
 from pdlrecover.recovery.pdlrecover import Options, pdlrecover
 from pdlrecover.recovery.requests import Method, Original
 from pdlrecover.recovery.retrain import retrain
+from pdlrecover.recovery.schedule import Schedule
 
-PLANNED = ("preparation", "period", "final", "buffer")
-"""What a variant may change of a schedule."""
-OF_AUTO = ("damping", "polish", "polish_rate", "rescue", "retrain")
-"""What else a variant of `auto` may change."""
-FRACTIONS = ("damping", "polish_rate", "rescue", "retrain")
-"""What need not be whole."""
+OURS = "pdlrecover"
+"""The method that is run unless another is asked for, and whose exact rounds set budgets."""
+REFERENCE = "retrain"
+"""The method that all others are measured against."""
+T = TypeVar("T")
+Numbers = dict[str, Any]
+"""What a variant changes: `pdlrecover:preparation=10+final=5` has two numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,43 +52,18 @@ class Settings:
     """k, the exact rounds of the -k methods; by default as many as PDLRecover's schedule plans."""
     accelerated_rounds: int = DEFAULT_ROUNDS
     batch_size: int = 32
-    auto: AutoOptions = field(default_factory=AutoOptions)
-    fedrecover: FedRecoverOptions = field(default_factory=FedRecoverOptions)
-    fed_eraser: FedEraserOptions = field(default_factory=FedEraserOptions)
-    crab: CrabOptions = field(default_factory=CrabOptions)
-    delta_grad: DeltaGradOptions = field(default_factory=DeltaGradOptions)
-
-    noise: Noise = field(default_factory=Noise)
-    """Of fedrecovery-noise."""
-    removal: RemovalOptions = field(default_factory=RemovalOptions)
-    """Of certified-removal."""
+    own: tuple[object, ...] = ()
+    """Options of other methods that differ from the defaults, such as `CrabOptions(drop=0.2)`."""
     noise_seed: int | None = None
     """Draw noise from this seed, to repeat a simulation; by default it is the system's."""
+
+    def of(self, kind: type[T]) -> T:
+        """Return the options of this class: the first in `own`, or the defaults."""
+        return next((each for each in self.own if isinstance(each, kind)), kind())
 
     def source(self, name: str) -> Source:
         """Return where a method takes its noise from."""
         return SystemSource() if self.noise_seed is None else Seeded(f"{name} {self.noise_seed}")
-
-    def varied(self, overrides: dict[str, Any]) -> "Settings":
-        """Return these settings with the numbers of a variant."""
-        rounds = overrides.get("rounds")
-        plan = {k: v for k, v in overrides.items() if k in PLANNED}
-        of_auto = {k: v for k, v in overrides.items() if k in OF_AUTO}
-        block = overrides.get("block", self.options.block)
-        schedule = replace(self.options.schedule, **plan)
-        auto = replace(
-            self.auto,
-            open_pairs=self.options.open_pairs,
-            schedule=replace(self.auto.schedule, **plan),
-            **of_auto,
-        )
-        return replace(
-            self,
-            options=replace(self.options, schedule=schedule, block=block),
-            auto=auto,
-            budget=self.budget if rounds is None else rounds,
-            accelerated_rounds=self.accelerated_rounds if rounds is None else rounds,
-        )
 
     def exact_rounds(self, run: Original) -> int:
         """Return k."""
@@ -85,89 +73,177 @@ class Settings:
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A method, and what it asks for."""
+    """A method and its traits."""
 
     start: Callable[[Original, Settings], Method]
-    private: bool = True
-    """Whether it runs on shares: it asks for nothing that is not opened there."""
-    needs: str = "single peers' updates"
-    """What it asks for that is not."""
-    varies: tuple[str, ...] = ()
-    """What its variants may change: see `Settings.varied`."""
+    _: KW_ONLY
+    on: Literal["clear", "shares", "peers"] = "clear"
+    """Where it may run: in the clear only; on shares as well, since it asks for nothing that is
+    not opened there; or also between peers, which all come to the same model by themselves."""
+    needs: str = "answers that its entry does not name"
+    """What it asks for that is never opened on shares, if it runs in the clear only."""
+    sees: Literal["history", "last model", "first model"] = "history"
+    """What it uses of the original run: anything, or only a model from which it starts with fresh
+    updates alone."""
+    rounds: Literal["own", "scheduled", "budgeted"] = "own"
+    """Who sets its exact rounds: the method; PDLRecover's schedule, which must fit the run; or the
+    number that PDLRecover has used, by default what that schedule plans."""
     removes: bool = False
     """Whether it is about the removed peers' own updates, so that there must be some."""
+    noisy: bool = False
+    """Whether it adds noise by design, so that a high loss is no sign of divergence."""
+    scored: bool = False
+    """Whether its models' scores are likelihoods, so that losses tell what it has forgotten."""
+    baseline: bool = False
+    """Whether a sensible user would try it; the others are run when they are asked for."""
+    varies: Mapping[str, type[int] | type[float]] = field(default_factory=dict)
+    """The numbers that its variants may change."""
+    vary: Callable[[Settings, Numbers], Settings] = lambda settings, numbers: settings
+    """Returns the settings of a variant."""
 
+    @property
+    def private(self) -> bool:
+        """Whether it runs on shares."""
+        return self.on != "clear"
+
+
+def changed(options: Any, numbers: Numbers) -> Any:
+    """Return options with other numbers, which are theirs or their schedule's."""
+    plan = {key: value for key, value in numbers.items() if key in PLAN}
+    rest: Numbers = {key: value for key, value in numbers.items() if key not in PLAN}
+    if plan:
+        rest["schedule"] = replace(options.schedule, **plan)
+    return replace(options, **rest)
+
+
+SINGLE = "single peers' updates"
+PLAN: dict[str, type[int] | type[float]] = {each.name: int for each in fields(Schedule)}
+"""What a variant may change of a schedule."""
+_budgeted = partial(
+    MethodEntry,
+    on="peers",
+    rounds="budgeted",
+    scored=True,
+    baseline=True,
+    varies={"rounds": int},
+    vary=lambda s, numbers: replace(s, budget=numbers["rounds"]),
+)
 
 METHODS: dict[str, MethodEntry] = {
-    "retrain": MethodEntry(lambda run, s: retrain(run)),
-    "historical": MethodEntry(lambda run, s: historical(run)),
+    "retrain": MethodEntry(
+        lambda run, s: retrain(run), on="peers", sees="first model", scored=True, baseline=True
+    ),
+    "historical": MethodEntry(
+        lambda run, s: historical(run), on="peers", scored=True, baseline=True
+    ),
     "pdlrecover": MethodEntry(
-        lambda run, s: pdlrecover(run, s.options), varies=(*PLANNED, "block")
+        lambda run, s: pdlrecover(run, s.options),
+        on="peers",
+        rounds="scheduled",
+        scored=True,
+        baseline=True,
+        varies={**PLAN, "block": int},
+        vary=lambda s, numbers: replace(s, options=changed(s.options, numbers)),
     ),
     "auto": MethodEntry(
-        lambda run, s: auto(run, s.batch_size, s.auto),
-        varies=("preparation", "period", "buffer", *OF_AUTO),
+        lambda run, s: auto(
+            run, s.batch_size, replace(s.of(AutoOptions), open_pairs=s.options.open_pairs)
+        ),
+        on="peers",
+        scored=True,
+        baseline=True,
+        varies={
+            "preparation": int,
+            "period": int,
+            "buffer": int,
+            "damping": float,
+            "polish": int,
+            "polish_rate": float,
+            "rescue": float,
+            "retrain": float,
+        },
+        vary=lambda s, numbers: replace(s, own=(changed(s.of(AutoOptions), numbers), *s.own)),
     ),
-    "retrain-k": MethodEntry(lambda run, s: retrain(run, s.exact_rounds(run)), varies=("rounds",)),
-    "fine-tune-k": MethodEntry(
-        lambda run, s: fine_tune(run, s.exact_rounds(run)), varies=("rounds",)
-    ),
-    "replay-then-tune": MethodEntry(
-        lambda run, s: historical(run, tuned=s.exact_rounds(run)), varies=("rounds",)
-    ),
+    "retrain-k": _budgeted(lambda run, s: retrain(run, s.exact_rounds(run)), sees="first model"),
+    "fine-tune-k": _budgeted(lambda run, s: fine_tune(run, s.exact_rounds(run)), sees="last model"),
+    "replay-then-tune": _budgeted(lambda run, s: historical(run, tuned=s.exact_rounds(run))),
     "accelerated-retrain": MethodEntry(
-        lambda run, s: accelerated_retrain(run, s.accelerated_rounds), varies=("rounds",)
+        lambda run, s: accelerated_retrain(run, s.accelerated_rounds),
+        on="peers",
+        sees="first model",
+        scored=True,
+        baseline=True,
+        varies={"rounds": int},
+        vary=lambda s, numbers: replace(s, accelerated_rounds=numbers["rounds"]),
     ),
-}
-BASELINES = tuple(METHODS)
-"""What a sensible user would try; rivals are asked for by name, most need more than sums."""
-
-METHODS |= {
-    "fedrecover": MethodEntry(lambda run, s: fedrecover(run, s.fedrecover), private=False),
-    "fed-eraser": MethodEntry(lambda run, s: fed_eraser(run, s.fed_eraser), private=False),
-    "crab": MethodEntry(lambda run, s: crab(run, s.crab), private=False, removes=True),
-    "delta-grad": MethodEntry(lambda run, s: delta_grad(run, s.delta_grad)),
-    "fedrecovery": MethodEntry(lambda run, s: fed_recovery(run), removes=True),
+    "fedrecover": MethodEntry(
+        lambda run, s: fedrecover(run, s.of(FedRecoverOptions)), needs=SINGLE, scored=True
+    ),
+    "fed-eraser": MethodEntry(
+        lambda run, s: fed_eraser(run, s.of(FedEraserOptions)), needs=SINGLE, scored=True
+    ),
+    "crab": MethodEntry(
+        lambda run, s: crab(run, s.of(CrabOptions)), needs=SINGLE, removes=True, scored=True
+    ),
+    "delta-grad": MethodEntry(
+        lambda run, s: delta_grad(run, s.of(DeltaGradOptions)), on="peers", scored=True
+    ),
+    "fedrecovery": MethodEntry(
+        lambda run, s: fed_recovery(run), on="peers", removes=True, scored=True
+    ),
     "fedrecovery-noise": MethodEntry(
-        lambda run, s: fed_recovery(run, s.noise, s.source("fedrecovery-noise")), removes=True
+        lambda run, s: fed_recovery(run, s.of(Noise), s.source("fedrecovery-noise")),
+        on="shares",
+        removes=True,
+        noisy=True,
+        scored=True,
     ),
     "certified-removal": MethodEntry(
-        lambda run, s: certified_removal(run, s.removal, s.source("certified-removal")),
-        private=False,
-        removes=True,
+        lambda run, s: certified_removal(run, s.of(RemovalOptions), s.source("certified-removal")),
         needs="Hessians over peers' whole data",
+        removes=True,
+        noisy=True,
     ),
 }
-
-SCHEDULED = ("pdlrecover", "retrain-k", "fine-tune-k", "replay-then-tune")
-"""Methods whose exact rounds are planned by PDLRecover's schedule, which must fit the run."""
+"""In the order in which they are run and shown."""
+BASELINES = tuple(name for name, entry in METHODS.items() if entry.baseline)
 
 
 def start(name: str, run: Original, settings: Settings) -> Method:
     """Start the method of this name, or a variant of it: `pdlrecover:preparation=10+final=5`."""
-    base, overrides = parse(name)
-    return METHODS[base].start(run, settings.varied(overrides))
+    return entry_of(name).start(run, varied(name, settings))
 
 
-def parse(name: str) -> tuple[str, dict[str, Any]]:
+def entry_of(name: str) -> MethodEntry:
+    """Return the entry of a method, or of the one that a name is a variant of."""
+    return METHODS[parse(name)[0]]
+
+
+def varied(name: str, settings: Settings) -> Settings:
+    """Return the settings with the numbers of a variant."""
+    base, numbers = parse(name)
+    return METHODS[base].vary(settings, numbers) if numbers else settings
+
+
+def parse(name: str) -> tuple[str, Numbers]:
     """Return the method that a name is of, and what it changes in the settings."""
     base, _, rest = name.partition(":")
     if base not in METHODS:
         raise PlanError(f"no method is called {base!r}; there are {', '.join(METHODS)}")
-    overrides: dict[str, Any] = {}
+    numbers: Numbers = {}
     varies = METHODS[base].varies
     for part in rest.split("+") if rest else ():
         key, _, value = part.partition("=")
         if not varies:
             raise PlanError(f"{name!r} is no variant of {base}, which has none")
-        number = r"\d+(\.\d+)?" if key in FRACTIONS else r"\d+"
+        number = r"\d+(\.\d+)?" if varies.get(key) is float else r"\d+"
         if key not in varies or not re.fullmatch(number, value, re.ASCII):
             raise PlanError(
                 f"{name!r} is no variant of {base}: write {base}:KEY=NUMBER+… with KEY of "
                 f"{', '.join(varies)}"
             )
-        overrides[key] = float(value) if key in FRACTIONS else int(value)
-    return base, overrides
+        numbers[key] = varies[key](value)
+    return base, numbers
 
 
 def check(name: str, *, clear: bool = True) -> None:
@@ -180,14 +256,30 @@ def check(name: str, *, clear: bool = True) -> None:
         )
 
 
+def check_between_peers(name: str) -> None:
+    """Raise if a method cannot run between peers, each of which computes the model by itself."""
+    check(name, clear=False)
+    entry = entry_of(name)
+    if entry.noisy:
+        raise PlanError(
+            f"{name} adds random noise, and every peer would draw its own and come to another "
+            "model; choose another method"
+        )
+    if entry.on != "peers":
+        raise PlanError(
+            f"{name} is not known to lead every peer to the same model; choose another method, or "
+            'say on="peers" in its entry if it does'
+        )
+
+
 def check_plan(name: str, settings: Settings, *, rounds: int, removed: int) -> None:
-    """Raise if a method has no room in a run of so many rounds, or nobody's work to take away."""
-    base, overrides = parse(name)
-    varied = settings.varied(overrides)
-    if base in SCHEDULED:
-        varied.options.schedule.check(rounds)
-    for key in overrides.keys() & {"rounds", *FRACTIONS}:
-        if not 0 < overrides[key] < math.inf:
+    """Raise if a method has no room in a run of this length, or nobody's work to take away."""
+    base, numbers = parse(name)
+    options = varied(name, settings).options
+    if METHODS[base].rounds != "own":
+        options.schedule.check(rounds)
+    for key, value in numbers.items():
+        if (key == "rounds" or METHODS[base].varies[key] is float) and not 0 < value < math.inf:
             raise PlanError(f"{name!r} cannot run: {key} must be above 0 and finite")
     if METHODS[base].removes and not removed:
         raise PlanError(f"{base} takes away what removed peers have done, and nobody is removed")

@@ -23,9 +23,7 @@ def figure(*series, log=False):
 
 def markers(path):
     """Return the markers of a drawing's panels: each one's outline and colour, and its series."""
-    point = (
-        r'<path aria-label="([^"]*)" [^>]*aria-roledescription="point"[^>]* d="([^"]*)" fill="([^"]*)"'
-    )
+    point = r'aria-label="([^"]*)" [^>]*description="point"[^>]* d="([^"]*)" fill="([^"]*)"'
     panels = path.read_text().partition("legend_group")[0]
     return re.findall(point, panels)
 

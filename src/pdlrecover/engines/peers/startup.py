@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from pdlrecover.adversary import Attack, build, strength_of
+from pdlrecover.adversary import ATTACKS, Attack, build, strength_of
 from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.signatures import check_signatures
@@ -35,8 +35,6 @@ from pdlrecover.learning import Dataset, FlatModel, models
 
 LOG = logging.getLogger("pdlrecover.peer")
 IDENTITY, HISTORY = "identity", "history"
-ALONE = ("backdoor", "dba", "label-flip", "sign-flip", "noise")
-"""Attacks that need nobody else's updates."""
 
 Ask = Callable[[], str]
 
@@ -167,9 +165,10 @@ def _found(found: Verification) -> str:
 
 def check_drill(attack: str | None) -> None:
     """Refuse what a peer cannot play alone."""
-    if attack is not None and attack not in ALONE:
+    alone = [name for name, entry in ATTACKS.items() if entry.alone]
+    if attack is not None and attack not in alone:
         raise AttackError(
-            f"a drill's attack is one of {', '.join(ALONE)}, which need nobody else's updates; "
+            f"a drill's attack is one of {', '.join(alone)}, which need nobody else's updates; "
             f"got {attack!r}"
         )
 

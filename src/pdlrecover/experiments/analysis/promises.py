@@ -7,6 +7,7 @@ A method that diverged with any seed keeps nothing.
 """
 
 from pdlrecover.experiments.analysis.results import Mean, Results
+from pdlrecover.recovery.methods import REFERENCE
 
 ACCURACY_MARGIN = 0.005
 BACKDOOR_MARGIN = 0.02
@@ -17,7 +18,7 @@ def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | Non
     """Say whether a method keeps the promises in these cells; None if it was not run in all."""
     entries = [record["methods"].get(method) for record in of]
     if not entries or any(
-        entry is None or "retrain" not in r["methods"] for entry, r in zip(entries, of, strict=True)
+        entry is None or REFERENCE not in r["methods"] for entry, r in zip(entries, of, strict=True)
     ):
         return None
     if any(of.diverged(method)):
@@ -39,9 +40,9 @@ def gaps(of: Results, method: str, key: str = "accuracy") -> list[float]:
     """Return a rate above retraining's, for each seed that has both."""
     methods = [record["methods"] for record in of]
     return [
-        m[method][key] - m["retrain"][key]
+        m[method][key] - m[REFERENCE][key]
         for m in methods
-        if {method, "retrain"} <= set(m) and None not in (m[method][key], m["retrain"][key])
+        if {method, REFERENCE} <= set(m) and None not in (m[method][key], m[REFERENCE][key])
     ]
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pdlrecover.experiments.experiment.forgetting import TELLING, UNSCORED, gap
+from pdlrecover.experiments.experiment.forgetting import TELLING, gap, is_scored
 from pdlrecover.experiments.experiment.run import POISONED, Record
 from pdlrecover.experiments.report.document import Series
+from pdlrecover.recovery.methods import METHODS, REFERENCE
 
 LOST = 100.0
 """A loss on held-out data, in nats, that says a model has diverged: guessing costs about 2."""
-NOISY = ("fedrecovery-noise",)
-"""Methods whose models are noisy by design: a high loss is no divergence."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,9 @@ class Results(Sequence[Record]):
         records: a mean of ratios would be ruled by those in which the original hardly remembers.
         None if any record has no value, or if the original remembers too little.
         """
-        if method.split(":")[0] in UNSCORED:
+        if not is_scored(method):
             return None
-        names = (method, POISONED, "retrain")
+        names = (method, POISONED, REFERENCE)
         found = [[gap(record["methods"].get(name)) for name in names] for record in self]
         gaps = [[value for value in each if value is not None] for each in found]
         if not gaps or any(len(each) < len(names) for each in gaps):
@@ -144,7 +143,8 @@ def diverged(method: str, entry: Record | None, config: Record) -> str | None:
         return None
     if "diverged" in entry:
         return str(entry["diverged"])
-    if "held_out_loss" not in entry or method.split(":")[0] in (*UNSCORED, *NOISY):
+    known = METHODS.get(method.partition(":")[0])
+    if "held_out_loss" not in entry or (known is not None and known.noisy):
         return None
     loss = entry["held_out_loss"]
     if loss is None and kept(config) == config["peers"]:

@@ -5,8 +5,8 @@ from pdlrecover.experiments.analysis.seeds import SeedRuns
 from pdlrecover.experiments.experiment.run import POISONED
 from pdlrecover.experiments.report.document import Fact
 from pdlrecover.experiments.report.format import counted, listed, percent, readable
+from pdlrecover.recovery.methods import OURS, REFERENCE
 
-OURS, REFERENCE = "pdlrecover", "retrain"
 CLEARLY = 0.005
 """Half a point of accuracy: less is not worth a sentence."""
 STAYED = 0.5

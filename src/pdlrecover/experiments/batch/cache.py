@@ -31,13 +31,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pdlrecover
+from pdlrecover.adversary import ATTACKS
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.run import POISONED, Record, begin, is_done, run, stored
-from pdlrecover.experiments.reproductions.scale import TARGETED
 from pdlrecover.files import alone
-from pdlrecover.recovery.methods import parse
+from pdlrecover.recovery.methods import entry_of
 
 ROOMS = (
     *("field", "sharing", "learning", "adversary", "history", "recovery", "engines"),
@@ -49,8 +49,6 @@ APART = ("engines/peers",)
 """What is in those rooms and has no part in an experiment."""
 NAMED = 3
 """So many of the runs that failed for one reason are named."""
-HISTORY_FREE = ("retrain", "accelerated-retrain")
-"""Methods that see nothing of the original run but its first model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +200,7 @@ def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
 
 def _lender(config: Config) -> Config | None:
     """Return the cell in which as many honest peers leave, if retraining is the same there."""
-    targeted = config.attack.split(":")[0] in TARGETED
+    targeted = not ATTACKS[config.attack.partition(":")[0]].untargeted
     if not config.malicious or config.undetected or config.accused or targeted:
         return None
     return replace(config, malicious=0, leavers=config.malicious, attack=Config.attack)
@@ -213,7 +211,8 @@ def _borrow(config: Config, place: Path) -> None:
     lender = _lender(config)
     if lender is None or (place / "result.json").exists():
         return
-    names = tuple(name for name in config.methods if parse(name)[0] in HISTORY_FREE)
+    alike = [name for name in config.methods if entry_of(name).sees == "first model"]
+    names = tuple(name for name in alike if entry_of(name).rounds == "own")
     key = key_of(lender)
     found = _cached(replace(lender, methods=names), place.parent / key)
     if found is None:

@@ -15,13 +15,12 @@ from typing import Any
 
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.learning import Dataset, mean_loss
+from pdlrecover.recovery.methods import METHODS, REFERENCE
 from pdlrecover.recovery.requests import Vector
 
 TELLING = 0.02
 """The least that the original must remember, in nats, for a share of it to tell anything:
 models that never saw the removed data differ from retraining by half of that."""
-UNSCORED = ("certified-removal",)
-"""Methods whose models have scores that are no likelihoods: their losses say nothing."""
 
 Entry = dict[str, Any]
 
@@ -56,17 +55,23 @@ def _finite(value: float) -> float | None:
 
 def add_forgetting(methods: dict[str, Entry], original: str) -> None:
     """Add `remembered` and `attack_success_above_retrain` to every entry; None without a value."""
-    retrain = methods.get("retrain")
+    retrain = methods.get(REFERENCE)
     for name, entry in methods.items():
         entry["remembered"] = entry["attack_success_above_retrain"] = None
         if retrain is None:
             continue
-        if name.split(":")[0] not in UNSCORED:
+        if is_scored(name):
             entry["remembered"] = remembered(entry, methods[original], retrain)
         if entry["attack_success"] is not None and retrain["attack_success"] is not None:
             entry["attack_success_above_retrain"] = (
                 entry["attack_success"] - retrain["attack_success"]
             )
+
+
+def is_scored(name: str) -> bool:
+    """Say whether losses tell what a model remembers: a method's entry does, the original's do."""
+    entry = METHODS.get(name.partition(":")[0])
+    return entry is None or entry.scored
 
 
 def remembered(entry: Entry, original: Entry, retrain: Entry) -> float | None:

@@ -33,13 +33,11 @@ from pdlrecover.experiments.experiment.forgetting import add_forgetting, losses
 from pdlrecover.experiments.experiment.world import World, build, measure
 from pdlrecover.files import write_whole
 from pdlrecover.recovery.agreement import norm
-from pdlrecover.recovery.methods import Settings, parse
+from pdlrecover.recovery.methods import OURS, REFERENCE, Settings, entry_of, parse
 from pdlrecover.recovery.requests import Vector
 
 POISONED = "poisoned"
 """The name of the original run among the results."""
-BUDGETED = ("retrain-k", "fine-tune-k", "replay-then-tune")
-"""Methods that get as many exact rounds as PDLRecover has used, if they are not given a number."""
 FORMAT = 1
 
 Record = dict[str, Any]
@@ -77,8 +75,8 @@ def run(
         if name not in result["methods"]:
             _keep(out, name, _recover(world, name, result, progress))
             _write(out, result)
-    if "retrain" in result["methods"]:
-        retrained = _kept(out, "retrain")
+    if REFERENCE in result["methods"]:
+        retrained = _kept(out, REFERENCE)
         for name, entry in result["methods"].items():
             distance = norm(_kept(out, name) - retrained)
             entry["distance_to_retrain"] = distance if math.isfinite(distance) else None
@@ -102,9 +100,9 @@ def is_done(result: Record, config: Config) -> bool:
 
 def _ordered(methods: Sequence[str]) -> list[str]:
     """Return the methods to run: those that need PDLRecover's number of exact rounds after it."""
-    after = [name for name in methods if parse(name)[0] in BUDGETED and not parse(name)[1]]
+    after = [m for m in methods if entry_of(m).rounds == "budgeted" and not parse(m)[1]]
     before = [name for name in methods if name not in after]
-    needed = ["pdlrecover"] if after and "pdlrecover" not in before else []
+    needed = [OURS] if after and OURS not in before else []
     return [*before, *needed, *after]
 
 
@@ -146,7 +144,7 @@ def _train(world: World, progress: Progress | None, result: Record) -> TrainedMo
 def _recover(world: World, name: str, result: Record, progress: Progress | None) -> TrainedModel:
     config = world.config
     curve = Curve(world, name, progress)
-    used = result["methods"].get("pdlrecover", {}).get("exact_rounds")
+    used = result["methods"].get(OURS, {}).get("exact_rounds")
     settings = Settings(
         options=config.options,
         budget=used,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pdlrecover.adversary import Attack, attack_success
+from pdlrecover.adversary import NO_ATTACK, Attack, attack_success
 from pdlrecover.adversary import build as build_attack
 from pdlrecover.engines.simulated_peers import simulate_peers
 from pdlrecover.experiments.experiment.config import Config
@@ -52,7 +52,7 @@ def build(
         seed=config.seed,
     )
     attack = build_attack(
-        config.attack if config.attackers else "none", dataset, **config.attack_strength
+        config.attack if config.attackers else NO_ATTACK, dataset, **config.attack_strength
     )
     removed = tuple(config.removed)
     simulated_peers = simulate_peers(

@@ -21,6 +21,7 @@ from typing import Any
 from pdlrecover.experiments.report.document import Figure, Series
 from pdlrecover.experiments.report.palette import NAMED, Look, Pair, css, is_ours, looks
 from pdlrecover.experiments.report.simulation_document import documents_from_result
+from pdlrecover.recovery.methods import REFERENCE
 
 Spec = dict[str, Any]
 VEGA_LITE = "6.4"
@@ -34,7 +35,11 @@ ROW = 17
 """Height of a legend's row in the docs."""
 VALUES = {"x": "x", "y": "value", "spread": "spread", "dot": "dot"}
 """What a row has for each value of a series, and what it is called once the row is unfolded."""
-Y: Spec = {"y": {"field": "y", "type": "quantitative"}}
+NUMBER: Spec = {"type": "quantitative"}
+Y: Spec = {"y": {"field": "y", **NUMBER}}
+BAND: Spec = {"y": {"field": "low", **NUMBER}, "y2": {"field": "high"}}
+LINE: Spec = {"type": "line", "strokeCap": "round", "strokeJoin": "round"}
+POINT: Spec = {"type": "point", "filled": True, "opacity": 1}
 DIGITS = 6
 """Values are rounded to this many: nobody sees more, and the page is a good deal smaller."""
 
@@ -55,8 +60,7 @@ def page_chart(figure: Figure) -> Spec:
     return chart | {
         "params": [{"name": "hidden", "value": []}, {"name": "place", "value": None}],
         "title": {"text": figure.y},
-        "width": "container",
-        "height": "container",
+        **dict.fromkeys(("width", "height"), "container"),
         "autosize": {"type": "fit", "contains": "padding"},
     }
 
@@ -64,35 +68,18 @@ def page_chart(figure: Figure) -> Spec:
 def config(colour: Callable[[Pair], str] = css) -> Spec:
     """Return how all charts look: in the colours of the page's theme, or in those given."""
     muted, line = colour(NAMED["muted"]), colour(NAMED["line"])
+    size = {f"{part}FontSize": 11 for part in ("label", "title", "subtitle")}
+    colours = {f"{part}Color": muted for part in ("label", "title", "tick", "domain", "subtitle")}
+    plain = {"titleFontWeight": "normal", "gridColor": line}
+    labelled = {"condition": {"test": "datum.label === ''", "value": 0}, "value": 1}
+    number = {"labelExpr": _number("datum.value", "datum.label"), "gridOpacity": labelled}
+    above = {"anchor": "start", "frame": "bounds", "offset": 10, "fontWeight": "normal"}
     return {
-        "font": FONT,
-        "background": None,
-        "padding": 2,
-        "view": {"stroke": None},
-        "axis": {
-            "labelColor": muted,
-            "labelFontSize": 11,
-            "titleColor": muted,
-            "titleFontSize": 11,
-            "titleFontWeight": "normal",
-            "tickColor": muted,
-            "domainColor": muted,
-            "gridColor": line,
-            "gridOpacity": {"condition": {"test": "datum.label === ''", "value": 0}, "value": 1},
-            "labelExpr": _number("datum.value", "datum.label"),
-        },
+        **{"font": FONT, "background": None, "padding": 2, "view": {"stroke": None}},
+        "axis": size | colours | plain | number,
         "axisX": {"grid": False, "titleAnchor": "end", "labelFlush": True},
         "axisY": {"domain": False, "ticks": False, "labelPadding": 6, "title": None},
-        "title": {
-            "anchor": "start",
-            "frame": "bounds",
-            "offset": 10,
-            "color": muted,
-            "fontSize": 11,
-            "fontWeight": "normal",
-            "subtitleColor": muted,
-            "subtitleFontSize": 11,
-        },
+        "title": size | colours | above | {"color": muted, "fontSize": 11},
     }
 
 
@@ -101,10 +88,7 @@ def runtime() -> str:
     """Return the script that draws charts in a browser: Vega, Vega-Lite and Vega-Embed."""
     import vl_convert
 
-    bundle: str = vl_convert.javascript_bundle(
-        "window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE
-    )
-    return bundle
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
 
 
 def draw_curves(result: dict[str, Any], path: Path) -> Path:
@@ -117,8 +101,7 @@ def draw_panels(figures: list[Figure], path: Path) -> Path:
     import vl_convert
 
     spec = panels(figures)
-    drawn: str = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
-    head, end, rest = drawn.partition(">")
+    head, end, rest = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).partition(">")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{head}{end}<metadata>{_digest(spec)}</metadata>{rest}\n", encoding="utf-8")
     return path
@@ -163,7 +146,7 @@ def _panel(
     *,
     seen: str = "datum.value",
     name: str = "",
-    shown: tuple[float, float] | None = None,
+    shown: list[float] | None = None,
 ) -> Spec:
     """Return the layers of a figure, named for its panel; what is not to be shown is cut off."""
     # Ours above the others, and thin retraining above ours: where they meet both are seen.
@@ -171,16 +154,16 @@ def _panel(
         _row(s, styles[s.name], colour, log=figure.log) | {"place": i}
         for i, s in enumerate(figure.series)
     ]
-    rows.sort(key=lambda row: 2 if row["name"] == "retrain" else "ours" in row)
+    rows.sort(key=lambda row: 2 if row["name"] == REFERENCE else "ours" in row)
     whole = all(float(x).is_integer() for s in figure.series for x in s.x)
+    ticks = {"tickCount": 5, "tickMinStep": 1} if whole else {"tickCount": 5}
     scale: Spec = {"type": "log"} if figure.log else {"zero": False}
-    if shown is not None:
-        scale["domain"] = list(shown)
-    clip = shown is not None
-    band = {"type": "area", "opacity": 0.14, "clip": clip}
-    line = {"type": "line", "strokeCap": "round", "strokeJoin": "round", "clip": clip}
-    point = {"type": "point", "filled": True, "opacity": 1, "clip": clip}
-    ends = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
+    layers = {
+        "bands": ({"type": "area", "opacity": 0.14}, _band(figure), BAND | _looking()),
+        "lines": (LINE, [{"filter": "!datum.points"}], Y | _looking("strokeDash", "strokeWidth")),
+        "points": (POINT, [{"filter": "datum.points || datum.dot"}], Y | _looking("shape", "size")),
+    }
+    across = {"zero": False, "nice": False, "padding": 8}
     return {
         "data": {"values": rows},
         "transform": [
@@ -188,59 +171,40 @@ def _panel(
             {"calculate": seen, "as": "y"},
         ],
         "encoding": {
-            "x": {
-                "field": "x",
-                "type": "quantitative",
-                "title": figure.x,
-                "scale": {"zero": False, "nice": False, "padding": 8},
-                "axis": {"tickCount": 5} | ({"tickMinStep": 1} if whole else {}),
+            "x": {"field": "x", **NUMBER, "title": figure.x, "scale": across, "axis": ticks},
+            "y": NUMBER
+            | {
+                "scale": scale | ({"domain": shown} if shown else {}),
+                "axis": {"tickCount": 5},
             },
-            "y": {"type": "quantitative", "scale": scale, "axis": {"tickCount": 5}},
         },
         "layer": [
             {
-                "name": f"{name}bands",
-                "transform": _band(figure),
-                "mark": band,
-                "encoding": ends | _looking(),
-            },
-            {
-                "name": f"{name}lines",
-                "transform": [{"filter": "!datum.points"}],
-                "mark": line,
-                "encoding": Y | _looking("strokeDash", "strokeWidth"),
-            },
-            {
-                "name": f"{name}points",
-                "transform": [{"filter": "datum.points || datum.dot"}],
-                "mark": point,
-                "encoding": Y | _looking("shape", "size"),
-            },
+                "name": f"{name}{kind}",
+                "mark": mark | {"clip": bool(shown)},
+                "transform": transform,
+                "encoding": encoding,
+            }
+            for kind, (mark, transform, encoding) in layers.items()
         ],
     }
 
 
 def _legend(rows: list[Spec]) -> Spec:
     """Return the legend of a drawing: a piece of each line or a point of it, and its name."""
-    place = {"field": "name", "type": "nominal", "sort": None, "axis": None}
+    lines, points = [{"filter": "!datum.dotted"}], [{"filter": "datum.dotted"}]
+    rule = {"type": "rule", "x": 0, "x2": 26, "strokeCap": "round"}
     text = {"type": "text", "align": "left", "x": 32, "color": _light(NAMED["ink"])}
+    line, point = _looking("strokeDash", "strokeWidth"), _looking("shape", "size")
     return {
         "name": "legend",
         "data": {"values": rows},
         "width": 160,
         "height": {"step": ROW},
-        "encoding": {"y": place},
+        "encoding": {"y": {"field": "name", "type": "nominal", "sort": None, "axis": None}},
         "layer": [
-            {
-                "transform": [{"filter": "!datum.dotted"}],
-                "mark": {"type": "rule", "x": 0, "x2": 26, "strokeCap": "round"},
-                "encoding": _looking("strokeDash", "strokeWidth"),
-            },
-            {
-                "transform": [{"filter": "datum.dotted"}],
-                "mark": {"type": "point", "filled": True, "opacity": 1, "x": 13},
-                "encoding": _looking("shape", "size"),
-            },
+            {"transform": lines, "mark": rule, "encoding": line},
+            {"transform": points, "mark": POINT | {"x": 13}, "encoding": point},
             {"mark": text, "encoding": {"text": {"field": "name"}}},
         ],
     }
@@ -248,14 +212,10 @@ def _legend(rows: list[Spec]) -> Spec:
 
 def _looking(*channels: str) -> Spec:
     """Return encodings that take the colour, and these channels, from a row as they are there."""
-    made: Spec = {
-        "color": {"field": "colour", "type": "nominal", "scale": None},
-        "detail": {"field": "name"},
-        "description": {"field": "name"},
-    }
-    for channel in channels:
+    made: Spec = {"detail": {"field": "name"}, "description": {"field": "name"}}
+    for channel, field in [("color", "colour"), *((each, each) for each in channels)]:
         kind = "quantitative" if channel in ("strokeWidth", "size") else "nominal"
-        made[channel] = {"field": channel, "type": kind, "scale": None}
+        made[channel] = {"field": field, "type": kind, "scale": None}
     return made
 
 
@@ -299,12 +259,12 @@ def _band(figure: Figure) -> list[Spec]:
     ]
 
 
-def _shown(figure: Figure) -> tuple[float, float] | None:
+def _shown(figure: Figure) -> list[float] | None:
     """Return which accuracies drawn as points are shown in the docs; None for all."""
     values = [v for s in figure.series if s.points for v in s.y if v is not None]
     if not values or not figure.y.startswith("accuracy"):
         return None
-    return max(min(values) - 1, max(values) - SHOWN_POINTS), max(values) + 1
+    return [max(min(values) - 1, max(values) - SHOWN_POINTS), max(values) + 1]
 
 
 def _number(value: str, plain: str) -> str:

@@ -7,10 +7,9 @@ every method is a block of its own.
 
 import math
 import re
-from dataclasses import dataclass
+from collections import Counter
 from html import escape
-from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from pdlrecover.experiments.report.palette import is_ours
 
@@ -35,25 +34,21 @@ DENSE = 7
 """With more columns than this the picture leaves out what the table below it says as well."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A kind of openings, of the peers of a lane."""
 
     lane: str
     kind: str
 
-    @property
-    def order(self) -> tuple[int, int]:
-        """Where it stands: by lanes, then by kinds, those without a place of their own last."""
-        kind = KINDS.index(self.kind) if self.kind in KINDS else len(KINDS)
-        return list(LANES).index(self.lane), kind
+    def order(self) -> tuple[int, int, str]:
+        """Return where it stands: by lanes, then by kinds, those that are not in KINDS last."""
+        place = KINDS.index(self.kind) if self.kind in KINDS else len(KINDS)
+        return list(LANES).index(self.lane), place, self.kind
 
-    @property
     def title(self) -> str:
-        """Its heading; whose it is of is said by the lane."""
-        if self.kind == "individual":
-            return "own updates"
-        return re.sub(r" \((kept|all|removed)\)$", "", self.kind)
+        """Return its heading, without the peers, whom the lane names."""
+        own = self.kind == "individual"
+        return "own updates" if own else re.sub(r" \((kept|all|removed)\)$", "", self.kind)
 
 
 def lane_of(of: str) -> str:
@@ -68,14 +63,13 @@ def picture(ledger: dict[str, Opened]) -> str:
         for opened in ledger.values()
         for kind, entry in opened.items()
     }
-    columns = sorted(found, key=lambda column: (column.order, column.kind))
-    lanes = [(lane, list(group)) for lane, group in groupby(columns, key=lambda c: c.lane)]
+    columns = sorted(found, key=Column.order)
     heads = "".join(
-        f'<th scope="colgroup" class="lane {lane}" colspan="{len(group)}">{_meaning(lane)}'
+        f'<th scope="colgroup" class="lane {lane}" colspan="{count}">{_meaning(lane)}'
         f"<span>{LANES[lane]}</span></th>"
-        for lane, group in lanes
+        for lane, count in Counter(column.lane for column in columns).items()
     )
-    kinds = "".join(f'<th scope="col" class="{c.lane}">{escape(c.title)}</th>' for c in columns)
+    kinds = "".join(f'<th scope="col" class="{c.lane}">{escape(c.title())}</th>' for c in columns)
     rows = "".join(_method(name, opened, columns) for name, opened in ledger.items())
     dense = " dense" if len(columns) > DENSE else ""
     return (
@@ -95,7 +89,7 @@ def _method(name: str, opened: Opened, columns: list[Column]) -> str:
 def _cell(opened: Opened, column: Column) -> str:
     """Return a drawing and counts; for nothing a dash, and words if it is no single update."""
     entry = opened.get(column.kind)
-    title = f' data-kind="{escape(column.title)}"'
+    title = f' data-kind="{escape(column.title())}"'
     if entry is None or not entry["openings"] or lane_of(entry["of"]) != column.lane:
         nothing = "none" if column.lane == "single" else "–"
         return f'<td class="{column.lane} nothing"{title}><small>{nothing}</small></td>'
@@ -136,9 +130,5 @@ def _meaning(lane: str) -> str:
 
 def _compact(number: int) -> str:
     """Return a count in short: 6.4M."""
-    for size, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K")):
-        if number >= size:
-            return (
-                f"{number / size:.{1 if number < 100 * size else 0}f}".removesuffix(".0") + letter
-            )
-    return str(number)
+    power = min(4, (len(str(number)) - 1) // 3)
+    return f"{number / 1000**power:.1f}".removesuffix(".0") + " KMBT"[power].strip()

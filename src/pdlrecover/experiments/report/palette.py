@@ -11,12 +11,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pdlrecover.recovery.methods import METHODS
+from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.recovery.methods import METHODS, OURS, REFERENCE
 
 Pair = tuple[str, str]
 """A colour on light paper, and on dark."""
-OURS = "pdlrecover"
-ORIGINAL = "poisoned"
 NAMED: dict[str, Pair] = {
     "ours": ("#2a7fd2", "#5aaeff"),
     "ink": ("#1d2125", "#e6e7e4"),
@@ -64,8 +63,8 @@ class Look:
 
 KNOWN = {
     OURS: Look(NAMED["ours"]),
-    "retrain": Look(NAMED["ink"], dash=(1, 6)),
-    ORIGINAL: Look(NAMED["alarm"]),
+    REFERENCE: Look(NAMED["ink"], dash=(1, 6)),
+    POISONED: Look(NAMED["alarm"]),
 }
 PLACES = tuple(name for name in METHODS if name not in KNOWN)
 

@@ -20,10 +20,12 @@ from pdlrecover.experiments.report.document import Cell, Document, Table
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, SHORT, Reproduction, command
 from pdlrecover.experiments.reproductions.scale import ATTACKS, LEAVERS, Scale
 from pdlrecover.experiments.reproductions.verdicts import by_cell, count, headline
-from pdlrecover.recovery.methods import BASELINES
+from pdlrecover.recovery.methods import BASELINES, OURS
 
 ALL = (*ATTACKS, LEAVERS)
 RIVAL = "accelerated-retrain"
+JUDGED = ("auto", OURS, RIVAL)
+"""The methods that are held against what is allowed."""
 RIVAL_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 """The rounds of accelerated retraining that are tried after Adam, as shares of the run's."""
 EASY = ("backdoor", LEAVERS)
@@ -112,7 +114,7 @@ def _left(of: Results) -> bool:
 
 def _row(of: Results, method: str, attack: str, allowed: float, here: float | None) -> list[Cell]:
     config, lost = of[0]["config"], gap(of, method)
-    judged = method.split(":")[0] in ("pdlrecover", "auto", RIVAL)
+    judged = method.split(":")[0] in JUDGED
     return [
         config["optimizer"],
         config["dataset"],

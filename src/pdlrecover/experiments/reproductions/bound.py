@@ -1,4 +1,4 @@
-"""Theorem 1, measured: see `experiments.bound`."""
+"""Theorem 1, measured: see `theorem1`."""
 
 from importlib.metadata import version
 

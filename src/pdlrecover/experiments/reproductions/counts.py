@@ -8,8 +8,9 @@ from pdlrecover.experiments.report.document import Cell, Document, Figure, Table
 from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
 from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
+from pdlrecover.recovery.methods import OURS, REFERENCE
 
-METHODS = ("retrain", "pdlrecover", "historical")
+METHODS = (REFERENCE, OURS, "historical")
 COUNTED = [
     "dataset",
     "m",

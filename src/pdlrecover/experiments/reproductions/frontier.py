@@ -16,7 +16,7 @@ from typing import Any
 from pdlrecover.experiments.analysis.promises import above, gap, holds, points
 from pdlrecover.experiments.analysis.results import Results, kept, number, work
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.forgetting import UNSCORED
+from pdlrecover.experiments.experiment.forgetting import is_scored
 from pdlrecover.experiments.experiment.run import Record
 from pdlrecover.experiments.report.document import Cell, Document, Figure, Series, Table
 from pdlrecover.experiments.report.format import listed
@@ -36,7 +36,7 @@ ADAM_SHARES = (0.1, 0.2, 0.5)
 RIVAL_ADAM_SHARES = (0.05, 0.1, 0.2, 0.35, *RIVAL_SHARES)
 RIVAL_TINY_SHARES = (0.02, 0.035, 0.05, 0.065, 0.08, 0.1, 0.2)
 """Finer ones for the rival, where it and PDLRecover are near each other."""
-BUDGETED = (RIVAL, "retrain-k", "fine-tune-k", "replay-then-tune")
+BUDGETED = (RIVAL, *(m for m, entry in METHODS.items() if entry.rounds == "budgeted"))
 
 
 def _shares(method: str, *, adam: bool, tiny: bool) -> tuple[float, ...]:
@@ -257,7 +257,7 @@ def _good(of: Results, methods: tuple[str, ...], attack: str) -> dict[str, float
     return {
         name: rounds.value
         for name in methods
-        if name.split(":")[0] not in UNSCORED
+        if is_scored(name)
         and (rounds := of.exact_rounds(name)) is not None
         and holds(of, name, math.inf, left=left)
     }

@@ -3,16 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from pdlrecover.adversary import WAITING
+from pdlrecover import adversary
+from pdlrecover.adversary import NO_ATTACK, WAITING
 from pdlrecover.experiments.experiment.config import Config
 
 SGD_RATES = {"mnist": 0.1, "fashion-mnist": 0.1, "har": 0.03, "digits": 0.3}
 ADAM_RATE = 0.01
 TINY_BATCH = 2
 
-UNTARGETED = ("label-flip", "sign-flip", "noise", "trim", "trim-partial", "lie", "min-max")
-TARGETED = ("backdoor", "dba")
-ATTACKS = (*TARGETED, *UNTARGETED, WAITING)
+ATTACKS = tuple(name for name in adversary.ATTACKS if name != NO_ATTACK)
 LEAVERS = "leavers"
 """Not an attack: honest peers that leave."""
 

@@ -8,6 +8,7 @@ from pdlrecover.experiments.experiment.run import Record
 from pdlrecover.experiments.report.document import Cell, Document, Figure, Series, Table
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
 from pdlrecover.experiments.reproductions.scale import Scale
+from pdlrecover.recovery.methods import OURS, REFERENCE
 
 FULL_PEERS = (50, 100, 200, 500, 1000)
 FULL_HIDDEN = (12, 38, 126, 380, 1258)
@@ -20,7 +21,7 @@ PLAN = {"rounds": 24, "preparation": 4, "period": 10, "final": 2}
 def _cells(scale: Scale) -> list[Config]:
     quick = scale.name == "quick"
     peers, hidden = (QUICK_PEERS, QUICK_HIDDEN) if quick else (FULL_PEERS, FULL_HIDDEN)
-    base: dict[str, Any] = {"clear": False, "methods": ("retrain", "pdlrecover"), **PLAN}
+    base: dict[str, Any] = {"clear": False, "methods": (REFERENCE, OURS), **PLAN}
     dataset, seed = scale.datasets[0], scale.seeds[0]
     by_peers = [
         scale.config(dataset, seed, n // 5, **{**base, "peers": n, "model": "mlp"}) for n in peers

@@ -16,6 +16,7 @@ from pdlrecover.experiments.report.document import Cell, Document, Table
 from pdlrecover.experiments.reproductions.attacks import RIVAL, rivals
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.reproductions.scale import Scale
+from pdlrecover.recovery.methods import OURS, REFERENCE
 
 UNBLOCKED = "pdlrecover:block=1"
 """PDLRecover as in the paper: it opens something in every round."""
@@ -50,7 +51,7 @@ class Setting:
 
     def methods(self, scale: Scale) -> tuple[str, ...]:
         """Return what to run; after Adam nothing is blocked, and the rival needs more rounds."""
-        own = ("retrain", "pdlrecover")
+        own = (REFERENCE, OURS)
         if self.adam:
             return (*own, "auto", *rivals(scale, (0.5, 0.7)).values())
         return (*own, UNBLOCKED, "auto", RIVAL)
@@ -124,7 +125,7 @@ def _reached(of: Results, methods: tuple[str, ...]) -> str:
 def _row(setting: Setting, scale: Scale, of: Results, method: str) -> list[Cell]:
     spent = of.mean(method, "exact_rounds") if method == POISONED else of.exact_rounds(method)
     verdict = holds(of, method, math.inf, left=False)
-    judged = scale.promised and method not in (POISONED, "retrain")
+    judged = scale.promised and method not in (POISONED, REFERENCE)
     return [
         setting.name,
         of[0]["config"]["dataset"],

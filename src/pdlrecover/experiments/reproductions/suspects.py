@@ -8,8 +8,10 @@ from pdlrecover.experiments.analysis.promises import above, gap, points
 from pdlrecover.experiments.analysis.results import Results, line, number, percent
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.report.document import Cell, Document, Figure, Table
+from pdlrecover.experiments.reproductions.attacks import RIVAL
 from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
 from pdlrecover.experiments.reproductions.scale import Scale
+from pdlrecover.recovery.methods import OURS, REFERENCE
 
 MISSED = (0.0, 0.1, 0.25, 0.5)
 ACCUSED = (0.0, 0.1, 0.2, 0.3)
@@ -28,7 +30,7 @@ COLUMNS = [
     "remembered",
     "exact rounds",
 ]
-METHODS = ("retrain", "pdlrecover", "auto", "accelerated-retrain:rounds=60")
+METHODS = (REFERENCE, OURS, "auto", f"{RIVAL}:rounds=60")
 
 
 def _suspects(scale: Scale) -> list[tuple[float, float, int, int, int]]:

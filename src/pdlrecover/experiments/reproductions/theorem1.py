@@ -18,7 +18,7 @@ from pdlrecover.errors import PlanError
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.world import World, build
 from pdlrecover.recovery.agreement import norm
-from pdlrecover.recovery.methods import Settings
+from pdlrecover.recovery.methods import OURS, REFERENCE, Settings
 from pdlrecover.recovery.requests import Stepped, Vector
 
 BOUND = Config(
@@ -30,7 +30,7 @@ BOUND = Config(
     learning_rate=0.1,
     l2=0.05,
     clear=True,
-    methods=("retrain", "pdlrecover"),
+    methods=(REFERENCE, OURS),
 )
 
 

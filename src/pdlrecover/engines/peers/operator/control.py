@@ -8,6 +8,7 @@ from pdlrecover.engines.peers.operator.metrics import counted
 from pdlrecover.engines.peers.protocol.messages import RemovalProposal
 from pdlrecover.errors import PlanError
 from pdlrecover.files import write_json
+from pdlrecover.recovery.methods import OURS
 
 if TYPE_CHECKING:
     from pdlrecover.engines.peers.peer import Peer
@@ -60,7 +61,7 @@ class Control:
         proposal = RemovalProposal(
             removed=tuple(sorted(numbers)),
             reason=str(command.get("reason", "left")),
-            method=str(command.get("method", "pdlrecover")),
+            method=str(command.get("method", OURS)),
             accept_differencing=bool(command.get("accept_differencing", False)),
             after=peer.parts[peer.runs.training].protocol.log,
             settings=peer.removals.settings,

@@ -48,12 +48,8 @@ from pdlrecover.recovery.removal import check_company, check_differences, check_
 
 MAX_REMOVALS = 64
 """So many different proposals of one peer are looked at."""
-FRESH = frozenset({"retrain", "retrain-k", "fine-tune-k", "accelerated-retrain"})
-"""Methods that ask for fresh updates only."""
 WHY_BYTES = 900
 """So many bytes of why a removal is refused are told: fewer than a message takes."""
-NOISY = frozenset({"fedrecovery-noise"})
-"""Methods that draw random numbers of their own: every peer would come to another model."""
 _MEMORY = "removals"
 
 
@@ -246,12 +242,7 @@ class Removals:
         removed = proposal.removed
         if list(removed) != sorted(set(removed)):
             raise PlanError(f"a removal names each peer once, in order, got {list(removed)[:20]}")
-        methods.check(proposal.method, clear=False)
-        if methods.parse(proposal.method)[0] in NOISY:
-            raise PlanError(
-                f"{proposal.method} adds random noise, and every peer would draw its own and come "
-                "to another model; choose another method"
-            )
+        methods.check_between_peers(proposal.method)
         rounds = len(self._rounds)
         settings = methods.Settings(options=self._recovery.options(rounds))
         methods.check_plan(proposal.method, settings, rounds=rounds, removed=len(removed))
@@ -323,7 +314,7 @@ class Removals:
         answered from stored sums whatever the method (see `driver`).
         """
         rounds, removed = self._rounds, frozenset(proposal.removed)
-        if methods.parse(proposal.method)[0] not in FRESH:
+        if methods.entry_of(proposal.method).sees == "history":
             return len(rounds)
         dealt = (t + 1 for t, dealers in enumerate(rounds) if dealers & removed)
         return next(dealt, len(rounds))
@@ -332,10 +323,12 @@ class Removals:
         """Raise if this peer has dropped shares that the recovery needs of it."""
         dropped = range(1, min(self._kept_from, self._opened(proposal)))
         if dropped:
+            entries = methods.METHODS.items()
+            fresh = [m for m, e in entries if e.on == "peers" and e.sees != "history"]
             raise PlanError(
                 f"{proposal.method} needs stored shares of rounds {dropped[0]} to {dropped[-1]}, "
                 "which this peer has dropped (history.keep); choose a method that asks for fresh "
-                "updates only (retrain, accelerated-retrain), or let those decide that have them"
+                f"updates only ({', '.join(fresh)}), or let those decide that have them"
             )
 
     def _pass(self, removal: Removal) -> list[Note]:
