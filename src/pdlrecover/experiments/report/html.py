@@ -194,8 +194,9 @@ def _row(
     cells = []
     for column, (cell, digits, kind) in enumerate(zip(row, places, kinds, strict=True)):
         tag = 'th scope="row"' if column == 0 else "td"
-        value = "" if _missing(cell) else f' data-value="{escape(str(cell))}"'
-        cells.append(f"<{tag}{kind}{value}>{_shown(cell, digits)}</{tag[:2]}>")
+        shown, exact = _shown(cell, digits), escape(str(cell))
+        value = "" if _missing(cell) or shown == exact else f' data-value="{exact}"'
+        cells.append(f"<{tag}{kind}{value}>{shown}</{tag[:2]}>")
     return f"<tr{_ours(ours)}>{''.join(cells)}</tr>"
 
 

@@ -2,6 +2,14 @@
 
 const MOST = 0.55; // of the room, for the columns that stay in place
 
+const MISSING = "–";
+
+/** Returns the value of a cell: what it shows, unless that is rounded; undefined if it has none. */
+function exact(cell) {
+  const shown = cell.textContent;
+  return cell.dataset.value ?? (shown === MISSING ? undefined : shown);
+}
+
 /** Sorts a table by a column: first up, then down. Cells without a value come last. */
 function sortable(table) {
   const heads = [...table.tHead.rows[0].cells];
@@ -10,7 +18,7 @@ function sortable(table) {
     head.querySelector("button").addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") === "ascending";
       const numeric = head.classList.contains("number");
-      const value = (row) => row.cells[column].dataset.value;
+      const value = (row) => exact(row.cells[column]);
       const compare = (a, b) => {
         if (a === undefined || b === undefined) return (a === undefined) - (b === undefined);
         const order = numeric ? Number(a) - Number(b) : a.localeCompare(b, "en", { numeric: true });
