@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 from timing import Contestant, as_record, environment, progress, race
 
-from pdlrecover.engines.simulated_peers import Integers, SimulatedPeers, simulate_peers
+from pdlrecover.engines.simulated_peers import SimulatedPeers, simulate_peers
 from pdlrecover.engines.sum_store import Clear, Shared
 from pdlrecover.federation import Federation
-from pdlrecover.field import one_blas_thread
+from pdlrecover.field import Integers, one_blas_thread
 from pdlrecover.learning.models import build
 from pdlrecover.recovery.methods import Settings
 from pdlrecover.sharing import Scheme, Tolerance

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
 from pdlrecover.errors import DataError, PlanError
-from pdlrecover.field import FixedPoint
+from pdlrecover.field import FixedPoint, Integers
 from pdlrecover.learning import (
     Batches,
     FlatModel,
@@ -36,7 +36,6 @@ from pdlrecover.learning.flat_model import as_tensor
 from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery.requests import HeadSums, Individuals, Vector
 
-Integers = NDArray[np.int64]
 Peers = NDArray[np.int64]
 
 

@@ -27,11 +27,11 @@ from pdlrecover.engines.encoding import (
     encode_vectors,
 )
 from pdlrecover.engines.ledger import Ledger
-from pdlrecover.engines.simulated_peers import Integers, SimulatedPeers
+from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.sum_store import Clear, Faults, Shared, SumStore
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import HistoryError, PlanError
-from pdlrecover.field import Source, SystemSource, one_blas_thread
+from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
 from pdlrecover.recovery.requests import (
     Direction,

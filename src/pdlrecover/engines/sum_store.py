@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pdlrecover.engines.simulated_peers import Integers
 from pdlrecover.errors import ToleranceError
-from pdlrecover.field import F61, Source, SystemSource
+from pdlrecover.field import F61, Integers, Source, SystemSource
 from pdlrecover.sharing import (
     DotShares,
     Scheme,
@@ -146,7 +144,7 @@ class Shared:
 
     def deal(self, sums: Integers) -> Integers:
         """Deal each sum; every peer gets a row."""
-        elements = sums + ((sums >> 63) & F61.modulus)
+        elements = F61.from_signed(sums)
         return np.stack([self.scheme.share(row, self.source).values for row in elements])
 
     def read(self, held: Integers) -> Integers:
@@ -178,7 +176,7 @@ class Shared:
         )
         opening = open_robust(self.scheme, shares)
         self.caught.update(opening.liars)
-        return _signed(opening.values)
+        return F61.to_signed(opening.values)
 
     def ready(self, held: Integers) -> Shares:
         """Return the shares of the peers that answer."""
@@ -191,7 +189,7 @@ class Shared:
             dots = dots_public(self.scheme, ready, vector, self._mask(len(ready)))
             opening = open_dots(self.scheme, replace(dots, values=self._lied(dots.values)))
             self.caught.update(opening.liars)
-            row[:] = _signed(opening.values)
+            row[:] = F61.to_signed(opening.values)
         return out
 
     def _mask(self, count: int) -> DotShares:
@@ -212,7 +210,3 @@ class Shared:
         values = values.copy()
         values[rows] = SystemSource().elements(len(rows), *values.shape[1:])
         return values
-
-
-def _signed(elements: NDArray[np.int64]) -> Integers:
-    return np.where(elements > F61.modulus // 2, elements - F61.modulus, elements)

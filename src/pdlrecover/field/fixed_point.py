@@ -84,8 +84,7 @@ class FixedPoint:
 
     def decode(self, elements: Elements, *, products: bool = False) -> NDArray[np.float64]:
         """Return the real numbers that elements stand for; `products` have 2f fraction bits."""
-        elements = F61.elements(elements)
-        signed = np.where(elements > _HALF, elements - F61.modulus, elements)
+        signed = F61.to_signed(F61.elements(elements))
         return signed / (self.scale**2 if products else self.scale)
 
     def _integer_norm(self, norm: float) -> float:
@@ -115,9 +114,7 @@ class FixedPoint:
         norms = np.sqrt(np.einsum("...i,...i->...", x, x))
         if not (norms <= bound * _ROUNDING).all():
             raise RangeError(_why_not(x, norms, bound, name, advice))
-        integers = np.rint(x * self.scale).astype(np.int64)
-        integers += (integers >> 63) & F61.modulus
-        return integers
+        return F61.from_signed(np.rint(x * self.scale).astype(np.int64))
 
 
 def _why_not(

@@ -21,6 +21,8 @@ from pdlrecover.field import product, threads
 
 Elements = NDArray[np.int64]
 """An array of field elements, in the clear."""
+Integers = NDArray[np.int64]
+"""An array of signed integers."""
 
 
 class Field(Protocol):
@@ -39,6 +41,12 @@ class Field(Protocol):
 
     def elements(self, values: ArrayLike) -> Elements:
         """Check that these are elements of the field, and return them as an array."""
+
+    def from_signed(self, integers: Integers) -> Elements:
+        """Return signed integers of magnitude at most (q − 1)/2 as elements."""
+
+    def to_signed(self, elements: Elements) -> Integers:
+        """Return elements as the signed integers of magnitude at most (q − 1)/2 they stand for."""
 
     def add(self, x: Elements, y: Elements) -> Elements:
         """Return x + y."""
@@ -91,6 +99,25 @@ class Mersenne61:
                 f"to {x.max()}; reduce them modulo q first"
             )
         return x.astype(np.int64, copy=False)
+
+    def from_signed(self, integers: Integers) -> Elements:
+        """Return signed integers of magnitude at most (q − 1)/2 as elements: −x as q − x."""
+        _check(integers)
+        elements = np.asarray(integers >> 63)  # −1 where negative, else 0
+        elements &= self.modulus
+        elements += integers
+        return elements
+
+    def to_signed(self, elements: Elements) -> Integers:
+        """Return the signed integers that elements stand for: `from_signed`, undone.
+
+        Elements above (q − 1)/2 = 2^60 − 1 are the negative ones, and have bit 60 set.
+        """
+        _check(elements)
+        integers = np.asarray(elements >> 60)
+        integers *= -self.modulus
+        integers += elements
+        return integers
 
     def add(self, x: Elements, y: Elements) -> Elements:
         """Return x + y."""

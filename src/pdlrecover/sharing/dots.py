@@ -79,8 +79,7 @@ def dot_public(scheme: Scheme, shares: Shares, public: ArrayLike, mask: DotShare
     For a stack of shared vectors, one dot product each; the mask has the stack's shape.
     """
     scheme.check_fits(shares)
-    elements, modulus = scheme.field.elements(public), scheme.field.modulus
-    signed = np.where(elements > modulus // 2, elements - modulus, elements)
+    signed = scheme.field.to_signed(scheme.field.elements(public))
     products = _PublicVector(scheme, signed, shares.length).dots([shares])[0]
     return _masked(scheme, shares.peers, products, mask, scheme.quorums.dot_degree)
 

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from pdlrecover.adversary import Attack, Context, Phase
-from pdlrecover.engines.encoding import Integers
 from pdlrecover.errors import DataError
-from pdlrecover.field import FixedPoint
+from pdlrecover.field import FixedPoint, Integers
 from pdlrecover.learning import FlatModel, LocalTraining, Updates, clip
 from pdlrecover.learning.batches import draws
 from pdlrecover.recovery.requests import Vector

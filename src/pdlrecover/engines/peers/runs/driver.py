@@ -32,7 +32,7 @@ from pdlrecover.engines.peers.protocol.tasks import FreshSum, MaskedDots, Stored
 from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import PlanError
-from pdlrecover.field import F61, Elements, FixedPoint
+from pdlrecover.field import F61, Elements, FixedPoint, Integers
 from pdlrecover.recovery.removal import check_company
 from pdlrecover.recovery.requests import (
     Direction,
@@ -49,7 +49,7 @@ from pdlrecover.recovery.requests import (
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Shares
 
-Contribute = Callable[[int, Vector], encoding.Integers]
+Contribute = Callable[[int, Vector], Integers]
 
 
 class Driver:
@@ -92,7 +92,7 @@ class Driver:
         """By round: the step of its last fresh sum, and who dealt in it."""
         self._pairs: dict[int, Elements | None] = {}
         """By round: this peer's share of the pair, once it was used; the last few."""
-        self._decode: Callable[[encoding.Integers], Any] = lambda opened: opened
+        self._decode: Callable[[Integers], Any] = lambda opened: opened
         self._asked_round: int | None = None
 
     @property
@@ -208,7 +208,7 @@ class Driver:
         for b in pairs:
             self.participation.meet("dot products", len(self._both(b)))
 
-        def decode(opened: encoding.Integers) -> np.ndarray:
+        def decode(opened: Integers) -> np.ndarray:
             products = np.zeros((len(encoded), len(request.pairs)))
             shaped = opened.reshape(len(encoded), len(pairs))
             products[:, places] = encoding.decode_dots(self._code, shaped, scales)
