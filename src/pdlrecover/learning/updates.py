@@ -184,7 +184,7 @@ class Updates:
         self, w: Weights, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return n peers' updates at w before they are weighed."""
-        return gradients(self.model, w, x, y, local=self.local, out=out)
+        return gradients(self.model, w, x, y, local=self.local, chunk=self.chunk, out=out)
 
     def weigh(self, updates: torch.Tensor, peers: NDArray[np.int64]) -> torch.Tensor:
         """Multiply each update by its peer's weight, in place."""
