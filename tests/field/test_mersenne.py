@@ -52,12 +52,6 @@ def test_extremes_agree_with_integers_in_every_combination(operation):
     np.testing.assert_array_equal(getattr(F61, operation)(x, y), getattr(TRUTH, operation)(x, y))
 
 
-@given(pair=pairs)
-def test_dot_agrees_with_integers(pair):
-    x, y = pair
-    assert F61.dot(x, y) == sum(int(a) * int(b) for a, b in zip(x, y, strict=True)) % Q
-
-
 @given(x=vectors)
 def test_sum_agrees_with_integers(x):
     assert int(F61.sum(x, axis=0)) == sum(map(int, x)) % Q
@@ -129,8 +123,6 @@ def test_operations_refuse_a_wrong_dtype(bad):
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(FieldError, match=r"needs two vectors of one length, got shapes \(2,\)"):
-        F61.dot(np.array([1, 2]), np.array([1, 2, 3]))
     with pytest.raises(FieldError, match=r"needs shapes \(m, k\) and \(k, n\), got \(2, 2\)"):
         F61.matmul(np.ones((2, 2), dtype=np.int64), np.ones((3, 2), dtype=np.int64))
 

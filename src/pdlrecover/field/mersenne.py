@@ -218,14 +218,6 @@ class Mersenne61:
         high = np.asarray(np.sum(x >> 31, axis=axis))
         return self.add(_reduced(low), self.multiply(_reduced(high), np.asarray(1 << 31)))
 
-    def dot(self, x: Elements, y: Elements) -> int:
-        """Return the dot product of two vectors of the same length."""
-        if x.ndim != 1 or x.shape != y.shape:
-            raise FieldError(
-                f"a dot product needs two vectors of one length, got shapes {x.shape} and {y.shape}"
-            )
-        return int(self.matmul(x[None, :], y[:, None])[0, 0])
-
     def matmul(self, a: Elements, b: Elements, out: Elements | None = None) -> Elements:
         """Return the matrix product a·b, in `out` if given (see `field.product`)."""
         _check(a, b)
