@@ -143,7 +143,7 @@ def one_request(request):
     ("request_", "message"),
     [
         (Individual(round=0), "single peers' updates, which are never opened on shares"),
-        (Loss(round=0), "training losses, which peers that share updates do not tell"),
+        (Loss(round=0), "training losses, which peers that share updates keep to themselves"),
         (
             Head(at=np.zeros(38), head=np.zeros((3, 6)), of="all"),
             "Hessians over peers' whole data, which are never opened on shares",
@@ -258,7 +258,7 @@ def test_shares_refuse_methods_that_need_single_updates_before_computing(method)
 
 
 def test_asking_for_the_removed_where_nobody_is_says_so():
-    with pytest.raises(PlanError, match="sums of the removed peers, and none is"):
+    with pytest.raises(PlanError, match="sums of the removed peers, and no peer is"):
         SHARED._simulation.drive(one_request(Removed(rounds=(0,))), kept=range(8))
 
 
@@ -267,7 +267,7 @@ def test_liars_that_were_found_out_are_in_the_ledger():
 
 
 def test_nobody_can_lie_in_the_clear():
-    with pytest.raises(PlanError, match="absent from openings or lie in them in the clear"):
+    with pytest.raises(PlanError, match="none can be absent or lie; leave the faults out"):
         recovered(small.trained(clear=True, rounds=12), faults=Faults(absent=(6,)))
 
 
@@ -335,7 +335,7 @@ def test_malicious_peers_poison_all_they_hold_for_the_head():
 
 def test_asking_for_the_data_of_the_removed_where_nobody_is_says_so():
     request = Head(at=np.zeros(38), head=np.zeros((3, 6)), of="all")
-    with pytest.raises(PlanError, match="data of the removed peers, and none is"):
+    with pytest.raises(PlanError, match="data of the removed peers, and no peer is"):
         CLEAR._simulation.drive(one_request(request), kept=range(8))
 
 

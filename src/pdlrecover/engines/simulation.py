@@ -7,7 +7,7 @@ Rules:
 - Training is a method like any other, driven with everybody kept and with `record`: then each
   cohort's sum is dealt by itself and written to the history. Rounds that the history already has
   are answered from it, which is how an interrupted training goes on.
-- The clock runs while a request is answered or a method computes, never while it is watched.
+- The clock runs while a request is answered or a method computes, never while an observer runs.
 """
 
 import time
@@ -63,7 +63,7 @@ Answer = Sum | Vector | Individuals | HeadSums | Integers | float
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MethodResult:
-    """What a method came to."""
+    """The model that a method came to, and what that took."""
 
     model: Vector
     ledger: Ledger
@@ -79,7 +79,7 @@ class Simulation:
     clear: bool = False
     source: Source | None = None
     latest: Ledger | None = None
-    """Of the method that was driven last, be it to its end or not."""
+    """The ledger of the last method that was run, finished or not."""
 
     def __post_init__(self) -> None:
         one_blas_thread()
@@ -172,7 +172,7 @@ class _MethodRun(Generic[Held]):
             case Head():
                 return self._head(request)
             case _:
-                raise PlanError(f"nothing answers a {type(request).__name__}")
+                raise PlanError(f"a simulation cannot answer a {type(request).__name__} request")
 
     def _update(self, request: Update) -> Sum:
         """Compute and deal fresh updates, record them if this is training, open their sum."""
@@ -208,7 +208,9 @@ class _MethodRun(Generic[Held]):
         """Open the removed peers' stored sums, added up."""
         others = [c for c in range(len(self._history.layout.cohorts)) if c not in self._cohorts]
         if not others:
-            raise PlanError("this method asks for the sums of the removed peers, and none is")
+            raise PlanError(
+                "this method asks for the sums of the removed peers, and no peer is removed"
+            )
         with self.timed("opening"):
             return self._opened(self._sum_store.total([self._stored(t, others) for t in rounds]))
 
@@ -234,7 +236,7 @@ class _MethodRun(Generic[Held]):
 
     def _loss(self, t: int) -> float:
         """Return the kept peers' training loss of a round; known in training, so not charged."""
-        self._check_clear("training losses, which peers that share updates do not tell")
+        self._check_clear("training losses, which peers that share updates keep to themselves")
         return self._simulated_peers.loss(t, self._history.models[t], self._kept)
 
     def _head(self, request: Head) -> HeadSums:
@@ -246,7 +248,9 @@ class _MethodRun(Generic[Held]):
         everybody = range(self._simulated_peers.peers)
         removed = [peer for peer in everybody if peer not in set(self._kept)]
         if not removed:
-            raise PlanError("this method asks for the data of the removed peers, and none is")
+            raise PlanError(
+                "this method asks for the data of the removed peers, and no peer is removed"
+            )
         asked = {"kept": self._kept, "removed": removed, "all": everybody}[request.of]
         with self.timed("gradient"):
             return self._simulated_peers.head_sums(request.at, request.head, asked)
@@ -306,7 +310,10 @@ def sum_store(
     """Return where this simulation's sums are put: in shares, or in the clear."""
     if simulation.clear:
         if faults.absent or faults.liars:
-            raise PlanError("nobody can be absent from openings or lie in them in the clear")
+            raise PlanError(
+                "nothing is opened by peers in the clear, so none can be absent or lie; leave the "
+                "faults out, or run on shares"
+            )
         return ClearSums()
     return SharedSums(
         scheme=simulation.scheme,

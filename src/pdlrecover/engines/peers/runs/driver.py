@@ -33,7 +33,7 @@ from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import PlanError
 from pdlrecover.field import F61, Elements, FixedPoint, Integers
-from pdlrecover.recovery.removal import check_company
+from pdlrecover.recovery.removal import check_peers_in_sum
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
@@ -126,7 +126,7 @@ class Driver:
                 answer = None
                 if self._observer:
                     self._observer(request)
-            elif isinstance(request, Dots) and not any(map(self._has_company, request.pairs)):
+            elif isinstance(request, Dots) and not any(map(self._enough_in_pair, request.pairs)):
                 answer = np.zeros((len(request.vectors), len(request.pairs)))
             else:
                 self._step += 1
@@ -188,7 +188,7 @@ class Driver:
     def _direction(self, request: Direction) -> Task:
         self._check_stored(request.rounds, "directions")
         for b in request.pairs:
-            self._check_company(len(self._both(b)), "directions")
+            self._check_peers_in_sum(len(self._both(b)), "directions")
         coefficients = encoding.encode_direction(self._code, request)
         kept, scale = set(self.context.peers), self._code.scale**2
         self._decode = lambda opened: encoding.decode_sum(self._code, opened, scale)
@@ -203,7 +203,7 @@ class Driver:
 
     def _dots(self, request: Dots) -> Task:
         encoded, scales = encoding.encode_vectors(self._code, request.vectors)
-        places = [i for i, b in enumerate(request.pairs) if self._has_company(b)]
+        places = [i for i, b in enumerate(request.pairs) if self._enough_in_pair(b)]
         pairs = tuple(request.pairs[i] for i in places)
         for b in pairs:
             self.participation.meet("dot products", len(self._both(b)))
@@ -259,10 +259,10 @@ class Driver:
     def _check_stored(self, rounds: Sequence[int], kind: str) -> None:
         """Check that the kept peers' stored sums of these rounds hide each of them."""
         for t in rounds:
-            self._check_company(len(self._dealers(t) & set(self.context.peers)), kind)
+            self._check_peers_in_sum(len(self._dealers(t) & set(self.context.peers)), kind)
 
-    def _check_company(self, size: int, kind: str) -> None:
-        check_company(size, self.context.scheme.quorums.tolerance)
+    def _check_peers_in_sum(self, size: int, kind: str) -> None:
+        check_peers_in_sum(size, self.context.scheme.quorums.tolerance)
         self.participation.meet(kind, size)
 
     def _both(self, b: int) -> set[int]:
@@ -271,7 +271,7 @@ class Driver:
             raise PlanError(f"there is no pair of round {b}: ask for its update first")
         return self._dealers(b) & self._fresh[b][1] & set(self.context.peers)
 
-    def _has_company(self, b: int) -> bool:
+    def _enough_in_pair(self, b: int) -> bool:
         """Say whether the pair of round b is over enough peers to hide each of them."""
         return len(self._both(b)) >= self.context.scheme.quorums.tolerance.colluders + 2
 
