@@ -94,7 +94,7 @@ class FixedPoint:
         return self.scale * norm * _ROUNDING + math.sqrt(self.length) / 2
 
     def _refusal(self) -> str:
-        """Say which bound, and how many fraction bits, would do."""
+        """Say which bound, and how many fraction bits, would fit."""
         room = _HALF / self.peers - math.sqrt(self.length) / 2
         digits = room / self.scale / _ROUNDING
         power = 10.0 ** (math.floor(math.log10(digits)) - 3)

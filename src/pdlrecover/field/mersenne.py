@@ -138,7 +138,7 @@ class Mersenne61:
 
             xy ≡ x₀y₀ + 2·x₁y₁ + 2^31·(m mod 2^30) + (m div 2^30)
 
-        which is at most 2^63 − 2^32 − 2^31 + 3: it fits an int64 just so.
+        which is at most 2^63 − 2^32 − 2^31 + 3: it just fits an int64.
         """
         _check(x, y)
         if max(x.size, y.size) <= product.CACHED_ELEMENTS:
