@@ -47,6 +47,14 @@ class Layout:
         return 8 * (self.parameters + len(self.cohorts) * int(np.prod(self.record)))
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DealtSums:
+    """What all peers hold of each cohort's sum in a round: only a sum store makes and reads it."""
+
+    values: Elements
+    """One row for each cohort: its clear sum, or a share for each peer."""
+
+
 class RunHistory:
     """The models and sums of one run, in a folder (a temporary one if none is given)."""
 
@@ -76,11 +84,15 @@ class RunHistory:
         """How many rounds are whole: both their sums and the model they started from are there."""
         return min(len(self.sums), len(self.models))
 
-    def record(self, model: np.ndarray, sums: Elements) -> None:
-        """Append a round: the model it started from, and each cohort's sum."""
+    def record(self, model: np.ndarray, dealt: DealtSums) -> None:
+        """Append a round: the model it started from, and what is held of each cohort's sum."""
         self._align()
-        self.sums.append(sums)
+        self.sums.append(dealt.values)
         self.models.append(model)
+
+    def dealt(self, t: int) -> DealtSums:
+        """Return what was recorded of round t's sums, mapped from the file."""
+        return DealtSums(values=self.sums[t])
 
     def _align(self) -> None:
         """Drop the half of a round that an interruption has left."""
