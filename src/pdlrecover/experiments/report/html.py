@@ -23,6 +23,7 @@ from typing import Any
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.report import palette
 from pdlrecover.experiments.report.document import Cell, Document, Fact, Figure, Table
+from pdlrecover.files import make_folder, write_whole
 
 SCRIPTS = ("svg.js", "reader.js", "chart.js", "ledger.js", "table.js", "page.js")
 SEVERAL = "PDLRecover report"
@@ -39,11 +40,8 @@ HELD = 5
 def write_report(documents: Sequence[Document], path: Path) -> Path:
     """Write the page of these documents; return where it is."""
     page = render(documents)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written: {error.strerror}") from error
+    make_folder(path.parent, RecordError)
+    write_whole(path, page, RecordError)
     return path
 
 

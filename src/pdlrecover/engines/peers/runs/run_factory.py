@@ -20,7 +20,7 @@ from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.engines.peers.runs.run_session import RunSession
 from pdlrecover.errors import HistoryError, PlanError
-from pdlrecover.files import write_json
+from pdlrecover.files import write_json, write_whole
 from pdlrecover.learning import Dataset, FlatModel
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.methods import Settings
@@ -168,11 +168,10 @@ class RunFactory:
             "dealt": self.dealt(session),
             "ledger": driver.participation.told(driver.ledger),
         }
-        part = self.folder / f"{name}.part"
         try:
-            safetensors.torch.save_file(tensors, part)
-            told["file_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
-            part.rename(self.folder / f"{name}.safetensors")
+            content = safetensors.torch.save(tensors)
+            told["file_sha256"] = hashlib.sha256(content).hexdigest()
+            write_whole(self.folder / f"{name}.safetensors", content)
             write_json(self.folder / f"{name}.json", told)
         except (OSError, SafetensorError) as error:
             raise HistoryError(
