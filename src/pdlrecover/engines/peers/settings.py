@@ -9,13 +9,13 @@ Paths are meant from the peer's folder. A drill makes this peer attack the other
 practise a removal: never set it where the model matters.
 """
 
-import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from pdlrecover.decode import decode, parse_toml, toml_table
 from pdlrecover.engines.peers.identity.member import split_address
-from pdlrecover.engines.peers.tables import as_toml, check_keys, read_table, shown
-from pdlrecover.errors import MembershipError, PlanError
+from pdlrecover.errors import PlanError
+from pdlrecover.files import about, read_text
 
 FILE = "peer.toml"
 
@@ -45,9 +45,9 @@ class History:
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.keep < 1:
-            raise MembershipError(f"history.keep must be at least 1, got {self.keep}")
+            raise PlanError(f"history.keep must be at least 1, got {self.keep}")
         if self.limit_gb is not None and not self.limit_gb > 0:
-            raise MembershipError(f"history.limit_gb must be above 0, got {self.limit_gb}")
+            raise PlanError(f"history.limit_gb must be above 0, got {self.limit_gb}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +72,6 @@ class Drill:
     """How strong: the backdoor's and the sign flip's factor, or the noise's deviation."""
 
 
-TABLES: dict[str, type] = {"data": Data, "history": History, "network": Listening, "drill": Drill}
-
-
 @dataclass(frozen=True, kw_only=True)
 class PeerSettings:
     """All tables."""
@@ -88,36 +85,17 @@ class PeerSettings:
 def load_settings(folder: Path) -> PeerSettings:
     """Read the settings in a peer's folder."""
     path = folder / FILE
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-        check_keys(values, TABLES, "")
-        for name, table in values.items():
-            if not isinstance(table, dict):
-                raise MembershipError(f"{name} must be a table, got {shown(table)}")
-        return PeerSettings(
-            **{name: read_table(kind, values.get(name, {}), name) for name, kind in TABLES.items()}
-        )
-    except FileNotFoundError as error:
-        raise PlanError(
-            f"{path} is not there: name the folder that `pdlrecover peer init` has made"
-        ) from error
-    except OSError as error:
-        raise PlanError(f"{path} cannot be read: {error.strerror}") from error
-    except MembershipError as error:
-        raise PlanError(f"{path}: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"{path} is not TOML: {error}") from error
+    missing = "name the folder that `pdlrecover peer init` has made"
+    text = read_text(path, PlanError, missing=missing)
+    with about(path, PlanError):
+        return decode(PeerSettings, parse_toml(text, PlanError), PlanError)
 
 
 def write_settings(settings: PeerSettings) -> str:
     """Return the file, with what may be set and is not as comments."""
     lines = ["# This peer's own settings; see docs/peers.md. Nobody else sees them."]
-    for name, kind in TABLES.items():
-        table = getattr(settings, name)
-        if kind is Drill and table == Drill():
-            continue
-        lines += ["", f"[{name}]"]
-        for key in fields(kind):
-            value = getattr(table, key.name)
-            lines.append(f"# {key.name} =" if value is None else f"{key.name} = {as_toml(value)}")
+    for table in fields(settings):
+        chosen = getattr(settings, table.name)
+        if chosen != Drill():
+            lines += toml_table(table.name, chosen)
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import asdict, dataclass
 
+from pdlrecover.decode import decode
 from pdlrecover.errors import MembershipError, PDLRecoverError
 from pdlrecover.learning.models import KNOWN
 from pdlrecover.recovery import optimizers
@@ -116,7 +117,7 @@ class Recovery:
     @classmethod
     def heard(cls, told: str) -> "Recovery":
         """Return the settings that a line tells."""
-        return cls(**json.loads(told))
+        return decode(cls, json.loads(told), MembershipError, where="recovery")
 
     def options(self, rounds: int) -> Options:
         """Return how PDLRecover is to run after so many rounds of training."""
