@@ -58,7 +58,7 @@ def init(
         str, typer.Option(help="A dataset's name, an .npz file, or a folder with x.npy and y.npy.")
     ] = "digits",
     drill: Annotated[
-        str | None, typer.Option(help="For drills only: the attack that this peer shall play.")
+        str | None, typer.Option(help="For drills only: the attack that this peer plays.")
     ] = None,
 ) -> None:
     """Make a peer's keys and settings in a new folder, and print its invitation."""
@@ -99,7 +99,7 @@ def init(
         typer.echo(f"history's key: set {VARIABLE}, or type a passphrase at every start", err=True)
     else:
         typer.echo(f"history's key: {key_file}; without it the history is lost", err=True)
-    typer.echo("Send this line to whoever puts the federation together:", err=True)
+    typer.echo("Send this line to the person who sets up the federation:", err=True)
     typer.echo(invitation)
 
 
@@ -135,7 +135,7 @@ def sign(
         list[str] | None, typer.Option(help="Another peer's line, to add to the signatures.")
     ] = None,
 ) -> None:
-    """Sign the federation file as this peer, and say who else has to."""
+    """Sign the federation file as this peer, and list who has not signed yet."""
     membership = load_federation(federation)
     own = sign_federation(Identity.load(folder / IDENTITY), membership)
     path = signatures_path(federation)

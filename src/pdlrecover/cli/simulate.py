@@ -108,12 +108,12 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> dict[str, 
     console = Console()
     say = partial(console.print, soft_wrap=True, markup=False, highlight=False)
     if (out / "result.json").exists() or (out / "history").exists():
-        say(f"Going on with what is in {out}; what is done there is not done again.")
+        say(f"Continuing from {out}; finished parts are not repeated.")
     try:
         with Bars(console) as bars:
             result = run(config, out, data_dir=data_dir, progress=bars)
     except KeyboardInterrupt:
-        say(f"\ninterrupted; what is done is in {out}, the same command goes on from there")
+        say(f"\ninterrupted; results so far are in {out}; run the same command to continue")
         raise typer.Exit(INTERRUPTED) from None
     figure = draw_curves(result, out / "curves.svg")
     console.print(results_table(result))

@@ -1,4 +1,4 @@
-"""A peer's own settings, `peer.toml` in its folder: nobody else's business, and nothing secret.
+"""A peer's own settings, `peer.toml` in its folder: not shared with others, and nothing secret.
 
     [data]     source = "digits"
     [history]  key_file = "/media/key/history.key"
@@ -27,9 +27,9 @@ class Data:
     source: str = "digits"
     """A dataset's name, or an .npz file with x and y, or a folder with x.npy and y.npy."""
     part: int | None = None
-    """Of a dataset by name: which part is this peer's; its number if not said."""
+    """Of a dataset by name: which part is this peer's; by default its number."""
     parts: int | None = None
-    """Of a dataset by name: into how many parts it is dealt; one for each peer if not said."""
+    """Of a dataset by name: how many parts it is divided into; by default one for each peer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class History:
     key_file: str | None = None
     """The private file with its key; else the environment variable, else somebody is asked."""
     keep: int | None = None
-    """Shares of so many last rounds are kept, and of the first; all if not said."""
+    """For how many of the last rounds shares are kept, besides the first; by default for all."""
     limit_gb: float | None = None
     """No run's history may take more on disk."""
 
@@ -67,7 +67,7 @@ class Drill:
     """An attack by this peer itself, for drills only."""
 
     attack: str | None = None
-    """backdoor, label-flip, sign-flip, noise: an attack that needs nobody else's updates."""
+    """backdoor, label-flip, sign-flip, noise: an attack that does not need other peers' updates."""
     strength: float | None = None
     """How strong: the backdoor's and the sign flip's factor, or the noise's deviation."""
 
