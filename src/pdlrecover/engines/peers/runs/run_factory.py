@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-from safetensors import SafetensorError
 
 from pdlrecover.adversary import Attack
 from pdlrecover.engines.peers.federation.membership import Membership
@@ -168,15 +167,15 @@ class RunFactory:
             "dealt": self.dealt(session),
             "ledger": driver.participation.told(driver.ledger),
         }
+        content = safetensors.torch.save(tensors)
+        told["file_sha256"] = hashlib.sha256(content).hexdigest()
         try:
-            content = safetensors.torch.save(tensors)
-            told["file_sha256"] = hashlib.sha256(content).hexdigest()
             write_whole(self.folder / f"{name}.safetensors", content)
             write_json(self.folder / f"{name}.json", told)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             raise HistoryError(
-                f"the model could not be written to {self.folder}: {error}; it is safe in the "
-                "history; make room and start again, and it will be written"
+                f"the model could not be written to {self.folder}: {error.strerror}; it is safe in "
+                "the history; make room and start again, and it will be written"
             ) from error
 
 
