@@ -37,6 +37,7 @@ from pdlrecover.engines.sum_store import Faults
 from pdlrecover.engines.trained_model import TrainedModel, as_tensors
 from pdlrecover.errors import DataError, HistoryError, PlanError
 from pdlrecover.field import Source
+from pdlrecover.files import read_json, write_json
 from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.optimizers import Rate
@@ -314,9 +315,7 @@ class Federation:
             "optimizer": optimizers.as_record(self._optimizer),
             "recovered": [sorted(kept) for kept in self._recovered],
         }
-        part = place / "federation.json.part"
-        part.write_text(json.dumps(settings, indent=2))
-        part.rename(place / "federation.json")
+        write_json(place / "federation.json", settings, HistoryError)
 
     @classmethod
     def load(
@@ -332,8 +331,9 @@ class Federation:
         The module must have the weights that training started from.
         """
         path = Path(folder) / "federation.json"
+        missing = "name the folder of a saved federation"
+        settings = read_json(path, HistoryError, missing=missing, damaged="train it again")
         try:
-            settings = json.loads(path.read_text())
             found = settings.pop("format")
             if found != FORMAT:
                 raise HistoryError(f"{path} has format {found}, and this version reads {FORMAT}")
@@ -341,8 +341,6 @@ class Federation:
             tolerance = Tolerance(**settings.pop("tolerance"))
             recovered = [frozenset(kept) for kept in settings.pop("recovered")]
             values = {key: settings.pop(key) for key in SAVED}
-        except FileNotFoundError as error:
-            raise HistoryError(f"there is no saved federation in {folder}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
         federation = cls.simulate(

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from pdlrecover import cli
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import OPENING, Document, Figure, Series, Table
+from pdlrecover.experiments.report.document import Document, Figure, Series, Table
 from pdlrecover.experiments.report.figures import runtime
 from pdlrecover.experiments.report.html import embedded, render
 from pdlrecover.experiments.report.load import read_documents
@@ -210,11 +210,16 @@ def test_folders_and_files_are_read(tmp_path):
         ({"figures": [], "tables": [], "summary": []}, "is a record of another format"),
         (
             {"name": "d", "title": 5, "summary": [], "figures": [], "tables": []},
-            "is a record of another format: title is to be a text, got 5; give",
+            "is a record of another format: title must be a text, got 5; give",
         ),
         (
-            result({**POISONED, "auto": entry(0.9, opened={"k": dict.fromkeys(OPENING, 1)})}),
-            "is a record of another format: ledger 'auto' 'k' of is to be a text, got 1",
+            result(
+                {
+                    **POISONED,
+                    "auto": entry(0.9, opened={"k": {"openings": 1, "numbers": 1, "of": 1}}),
+                }
+            ),
+            "is a record of another format: ledger.auto.k.of must be a text, got 1",
         ),
         (
             {

@@ -13,7 +13,7 @@ from typing import Any
 
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.experiment.run import Record
-from pdlrecover.files import alone, write_whole
+from pdlrecover.files import alone, make_folder, read_text, write_whole
 
 NAME = "runs.jsonl"
 LEFT_OUT = ("curve", "opened", "liars")
@@ -22,7 +22,7 @@ DIGITS = 6
 
 def add_runs(records: Sequence[Record], folder: Path) -> Path:
     """Write these runs into the folder's file, and keep the others that are in it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, RecordError)
     path = folder / NAME
     with alone(path):
         runs = {_identity(run): run for run in read_runs(path)} if path.exists() else {}
@@ -30,15 +30,17 @@ def add_runs(records: Sequence[Record], folder: Path) -> Path:
             run = _plain(record)
             known = runs.get(_identity(run), {"methods": {}})
             runs[_identity(run)] = {**run, "methods": {**known["methods"], **run["methods"]}}
-        write_whole(path, "".join(f"{json.dumps(runs[key])}\n" for key in sorted(runs)))
+        lines = (f"{json.dumps(runs[key])}\n" for key in sorted(runs))
+        write_whole(path, "".join(lines), RecordError)
     return path
 
 
 def read_runs(path: Path) -> list[Record]:
     """Return the runs of a file."""
+    text = read_text(path, RecordError)
     try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-    except (OSError, ValueError) as error:
+        return [json.loads(line) for line in text.splitlines()]
+    except ValueError as error:
         raise RecordError(f"{path} is damaged: {error}; delete it to write it again") from error
 
 

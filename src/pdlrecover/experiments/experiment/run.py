@@ -31,7 +31,7 @@ from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.curve import Curve, Progress
 from pdlrecover.experiments.experiment.forgetting import add_forgetting, losses
 from pdlrecover.experiments.experiment.world import World, build, measure
-from pdlrecover.files import write_whole
+from pdlrecover.files import read_json, write_json
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.methods import OURS, REFERENCE, Settings, entry_of, parse
 from pdlrecover.recovery.requests import Vector
@@ -207,10 +207,7 @@ def stored(config: Config, out: Path) -> Record | None:
     path = out / "result.json"
     if not path.exists():
         return None
-    try:
-        found: Record = json.loads(path.read_text())
-    except ValueError as error:
-        raise HistoryError(f"{path} is damaged: {error}; delete it to run again") from error
+    found: Record = read_json(path, HistoryError, damaged="delete it to run again")
     if not isinstance(found, dict):
         raise HistoryError(f"{path} is no result; delete it to run again")
     if found.get("format") != FORMAT:
@@ -242,7 +239,7 @@ def _digest(result: Record) -> str:
 
 def _write(out: Path, result: Record) -> None:
     result["digest"] = _digest(result)
-    write_whole(out / "result.json", json.dumps(result, indent=1))
+    write_json(out / "result.json", result, HistoryError, indent=1)
 
 
 def _commit() -> str | None:

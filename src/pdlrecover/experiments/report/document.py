@@ -7,12 +7,23 @@ record is JSON, so that a page can be drawn again without running anything.
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from pdlrecover.decode import decode
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.decode import built, checked
 
+Number = float | int
+"""Both are named, so that a whole number that is read stays one."""
 Cell = str | float | int | None
-OPENING: dict[str, type] = {"openings": int, "numbers": int, "of": str}
-"""What a ledger says of a kind of openings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """What a ledger says of one kind of openings."""
+
+    openings: int
+    numbers: int
+    """How many numbers were opened in all."""
+    of: str
+    """Whose: those of one peer, or sums."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +31,9 @@ class Series:
     """One line of a figure."""
 
     name: str
-    x: list[float]
-    y: list[float | None]
-    spread: list[float | None] | None = None
+    x: list[Number]
+    y: list[Number | None]
+    spread: list[Number | None] | None = None
     """Half the width of the band around it: the standard deviation over seeds."""
     points: bool = False
     """Draw separate points, not a line."""
@@ -105,10 +116,6 @@ class Document:
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
         """Return what `record` wrote down; raise RecordError if a part is of another type."""
-        document = built(cls, record)
-        for method, opened in document.ledger.items():
-            for kind, entry in opened.items():
-                known = checked(entry, dict[str, Any], f"ledger {method!r} {kind!r}")
-                for key, wanted in OPENING.items():
-                    checked(known.get(key), wanted, f"ledger {method!r} {kind!r} {key}")
+        document = decode(cls, record, RecordError)
+        decode(dict[str, dict[str, Opening]], document.ledger, RecordError, where="ledger")
         return document

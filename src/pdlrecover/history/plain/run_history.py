@@ -22,6 +22,7 @@ import numpy as np
 
 from pdlrecover.errors import HistoryError
 from pdlrecover.field import Elements
+from pdlrecover.files import read_json, write_json
 from pdlrecover.history.plain.array_log import ArrayLog
 
 FORMAT = 1
@@ -138,12 +139,9 @@ class RunHistory:
         path = self.folder / "layout.json"
         mine = json.loads(json.dumps({"format": FORMAT, **asdict(self.layout)}))
         if not path.exists():
-            path.write_text(json.dumps(mine))
+            write_json(path, mine, HistoryError)
             return
-        try:
-            found = json.loads(path.read_text())
-        except ValueError as error:
-            raise HistoryError(f"{path} is damaged: {error}; delete it and train again") from error
+        found = read_json(path, HistoryError, damaged="delete it and train again")
         if not isinstance(found, dict):
             raise HistoryError(f"{path} is no layout of a history; delete it and train again")
         for key, value in mine.items():
