@@ -8,23 +8,26 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import torch
 import typer
 
 from pdlrecover.cli.common import BAD_INPUT
 from pdlrecover.cli.peer_files import FederationFile, Folder
-from pdlrecover.engines.peers.operator.local_socket import NoPeerError, ask
+from pdlrecover.engines.peers.operator.local_socket import CONTROL, NoPeerError, ask
 from pdlrecover.engines.peers.operator.logs import JsonLines
-from pdlrecover.engines.peers.peer import CONTROL, Peer
+from pdlrecover.engines.peers.operator.status import PeerStatus
+from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.startup import Enrolment
 from pdlrecover.errors import PDLRecoverError, PlanError
 
 LOG = logging.getLogger("pdlrecover.peer")
 
 PRESENT_SECONDS = 30.0
-"""Who was heard within so many seconds counts as present."""
+"""Who was heard within this many seconds counts as present."""
+T = TypeVar("T")
 
 
 def run(
@@ -71,68 +74,75 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
 ) -> None:
     """Show rounds, size, who is present, removals, and who was caught lying."""
-    told, running = current_status(folder)
+    found, running = current_status(folder)
     if as_json:
-        typer.echo(json.dumps({"running": running, **told}, indent=2))
+        typer.echo(json.dumps({"running": running, **msgspec.to_builtins(found)}, indent=2))
         return
-    for line in _lines(told, running):
+    for line in _lines(found, running):
         typer.echo(line)
 
 
-def command(folder: Path, **told: Any) -> dict[str, Any]:
-    """Give the running peer a command; raise what it answers if that is an error."""
-    answer = asyncio.run(ask(folder / CONTROL, told))
-    if "error" in answer:
-        raise PlanError(answer["error"])
-    return answer
+def command(folder: Path, answer: type[T], **fields: Any) -> T:
+    """Give the running peer a command, and return its answer; raise if that is an error."""
+    found = asyncio.run(ask(folder / CONTROL, fields))
+    if "error" in found:
+        raise PlanError(found["error"])
+    try:
+        return msgspec.convert(found, answer)
+    except msgspec.ValidationError as error:
+        raise PlanError(
+            f"the peer in {folder} gave an answer that this version does not know ({error}); use "
+            "the version of the software that it runs"
+        ) from error
 
 
-def current_status(folder: Path) -> tuple[dict[str, Any], bool]:
+def current_status(folder: Path) -> tuple[PeerStatus, bool]:
     """Return a peer's status, and whether it is running now; of a stopped one, its last."""
     try:
-        return command(folder, do="status"), True
+        return command(folder, PeerStatus, do="status"), True
     except NoPeerError:
         path = folder / "status.json"
     try:
-        told: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return msgspec.json.decode(path.read_bytes(), type=PeerStatus), False
     except (OSError, ValueError) as error:
         raise PlanError(
             f"no peer is running in {folder}, and none has left its status there; start it by "
             "`pdlrecover peer run FEDERATION FOLDER`, or name its folder"
         ) from error
-    return told, False
 
 
-def _lines(told: dict[str, Any], running: bool) -> list[str]:
-    ago = time.time() - told["time"]
+def _lines(status: PeerStatus, running: bool) -> list[str]:
+    ago = time.time() - status.time
     state = "running" if running else f"not running; as it was {ago:.0f} s ago"
-    lines = [f"{told['peer']} of {told['federation']}: {state}"]
-    for run_name, run_told in told["runs"].items():
-        name = run_told["kind"] + ("" if run_told["kind"] == "training" else f" {run_name}")
-        where = f"round {run_told['round']} of {run_told['rounds']}, step {run_told['step']}"
-        lines.append(f"  {name}: {where}, {run_told['outcome']}")
-        rounds, dealt = run_told.get("exact_rounds", 0), run_told.get("dealt", {})
-        if away := [f"{who} {rounds - count}" for who, count in dealt.items() if count < rounds]:
+    lines = [f"{status.peer} of {status.federation}: {state}"]
+    for name, run in status.runs.items():
+        title = run.kind if run.kind == "training" else f"{run.kind} {name}"
+        where = f"round {run.round} of {run.rounds}, step {run.step}"
+        lines.append(f"  {title}: {where}, {run.outcome}")
+        rounds = run.exact_rounds
+        if away := [f"{who} {rounds - n}" for who, n in run.dealt.items() if n < rounds]:
             lines.append(f"    of {rounds} exact rounds, done without: {', '.join(away)}")
-    for removal in told["removals"]:
-        got = len(removal["approvals"])
+    for removal in status.removals:
         lines.append(
-            f"  removal {removal['removal'][:16]} of {', '.join(removal['removed'])} "
-            f"({removal['reason']}): {got} of {removal['needed']} approvals"
-            f" ({', '.join(removal['approvals'])})"
+            f"  removal {removal.removal[:16]} of {', '.join(removal.removed)} "
+            f"({removal.reason}): {len(removal.approvals)} of {removal.needed} approvals"
+            f" ({', '.join(removal.approvals)})"
         )
-    heard = told["last_heard_seconds"]
+    heard = status.last_heard_seconds
     present = [p for p, s in heard.items() if s is not None and s < PRESENT_SECONDS]
     absent = [p for p in heard if p not in present]
     if running:
         lines.append(f"  present: {', '.join(present) or 'nobody'}")
         lines.append(f"  not heard for {PRESENT_SECONDS:.0f} s: {', '.join(absent) or 'nobody'}")
-    for name, what in told["other_files"].items():
+    for name, what in status.other_files.items():
         lines.append(f"  {name} has another federation file: {'; '.join(what)}")
-    for key, title in (("caught", "caught lying"), ("named", "named, without proof to others")):
-        who = [f"{each['peer']} ({each['what']})" for each in told.get(key, [])]
+    for title, misdeeds in (
+        ("caught lying", status.caught),
+        ("named, without proof to others", status.named),
+    ):
+        who = [f"{each.peer} ({each.what})" for each in misdeeds]
         lines.append(f"  {title}: {', '.join(who) or 'nobody'}")
-    lines.append(f"  history: {told['history_bytes'] / 1e6:.1f} MB")
+    lines.append(f"  history: {status.history_bytes / 1e6:.1f} MB")
     return lines
 
 

@@ -22,9 +22,10 @@ from typing import Any
 
 from pdlrecover.engines.peers.federation.file_mismatch import Disagreement
 from pdlrecover.engines.peers.operator.control import Control
-from pdlrecover.engines.peers.operator.local_socket import serve_control
+from pdlrecover.engines.peers.operator.local_socket import CONTROL, serve_control
 from pdlrecover.engines.peers.operator.metrics import serve_metrics
 from pdlrecover.engines.peers.operator.misconduct import KEPT_BLAMES, Misconduct
+from pdlrecover.engines.peers.operator.status import DONE
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol.effects import Blame, Compute, Halt, Note, Send
 from pdlrecover.engines.peers.protocol.messages import NOTHING
@@ -40,9 +41,6 @@ from pdlrecover.field import one_blas_thread
 LOG = logging.getLogger("pdlrecover.peer")
 GOSSIP_SECONDS = 2.0
 STATUS_SECONDS = 2.0
-CONTROL = "control"
-"""The local socket, in the peer's folder."""
-DONE = "done"
 
 
 class Peer:
@@ -100,8 +98,8 @@ class Peer:
         self._gossip_at = self._status_at = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
-        self._told_round: dict[bytes, int] = {}
-        self._told_company: dict[bytes, frozenset[int]] = {}
+        self._logged_round: dict[bytes, int] = {}
+        self._logged_present: dict[bytes, frozenset[int]] = {}
         self._stopping = False
         self._failure: PDLRecoverError | None = None
 
@@ -142,7 +140,7 @@ class Peer:
         return "training" if run == self.runs.training else f"recovery {run.hex()[:16]}"
 
     def say(self, outcomes: Sequence[Outgoing]) -> None:
-        """Carry out what the council wants, and begin what it has passed."""
+        """Carry out what was decided on removals, and begin the recoveries that have passed."""
         self._carry(NOTHING, outcomes)
         self._start_recoveries()
 
@@ -217,7 +215,7 @@ class Peer:
             raise
         except Exception as error:  # nobody's message is to end this peer
             text = f"a message of {self.names[source]} could not be dealt with, which is a bug"
-            self.misconduct.tell(logging.ERROR, source, text, {"peer": source}, error)
+            self.misconduct.log(logging.ERROR, source, text, {"peer": source}, error)
 
     def _take(self, source: int, data: bytes, now: float) -> None:
         run = codec.peek_run(data)
@@ -266,7 +264,7 @@ class Peer:
         session = self.parts[run]
         try:
             self._carry(run, act(session))
-            self._tell_progress(run, session)
+            self._log_progress(run, session)
             if session.finished and run not in self.ended:
                 self._finish(run, session)
         except Exception as error:  # one run's trouble is not to end the others
@@ -293,11 +291,11 @@ class Peer:
                 case Blame(peer=peer, what=what, evidence=evidence):
                     self._blame(peer, what, evidence, run)
                 case Note(text=text, facts=facts):
-                    told = facts if run == NOTHING else {"run": run.hex()[:16], **facts}
+                    facts = facts if run == NOTHING else {"run": run.hex()[:16], **facts}
                     if isinstance(source := facts.get("peer"), int):
-                        self.misconduct.tell(logging.INFO, source, text, told)
+                        self.misconduct.log(logging.INFO, source, text, facts)
                     else:
-                        LOG.info("%s", text, extra={"facts": told})
+                        LOG.info("%s", text, extra={"facts": facts})
                 case Halt(why=why):
                     self._end(run, f"stopped: {why}")
 
@@ -331,26 +329,26 @@ class Peer:
         elif self.network.counts["refused"] <= KEPT_BLAMES:
             LOG.warning(what)
 
-    def _tell_progress(self, run: bytes, session: RunSession) -> None:
+    def _log_progress(self, run: bytes, session: RunSession) -> None:
         """Say about twenty times how far a run is."""
-        self._tell_company(run, session)
+        self._log_present(run, session)
         done, rounds = session.driver.round, self.runs.rounds
-        told = self._told_round.get(run, 0)
-        if done >= told + max(1, rounds // 20) or (done == rounds and told < rounds):
-            self._told_round[run] = done
+        logged = self._logged_round.get(run, 0)
+        if done >= logged + max(1, rounds // 20) or (done == rounds and logged < rounds):
+            self._logged_round[run] = done
             facts = {"run": run.hex()[:16], "round": done, "rounds": rounds}
             LOG.info("%s: round %s of %s", self.title(run), done, rounds, extra={"facts": facts})
 
-    def _tell_company(self, run: bytes, session: RunSession) -> None:
+    def _log_present(self, run: bytes, session: RunSession) -> None:
         """Say who is not in the sums any more, or is again."""
         participation = session.driver.participation
-        if not participation.rounds or participation.last == self._told_company.get(run):
+        if not participation.rounds or participation.last == self._logged_present.get(run):
             return
         whole = frozenset(session.driver.context.peers)
-        if participation.last == whole and run not in self._told_company:
-            self._told_company[run] = whole
+        if participation.last == whole and run not in self._logged_present:
+            self._logged_present[run] = whole
             return
-        self._told_company[run] = participation.last
+        self._logged_present[run] = participation.last
         absent = [self.names[peer] for peer in sorted(whole - participation.last)]
         facts = {"run": run.hex()[:16], "round": participation.since, "without": absent}
         who = f"without {', '.join(absent)} from here on" if absent else "with all peers again"
@@ -376,10 +374,10 @@ class Peer:
             self.runs.write_trained(session)
             self._end(run, DONE)
             kept_from = self.runs.store.shares_from(run)
-            self.removals.about(session.protocol.log, self.runs.dealers(), kept_from)
+            self.removals.training_ended(session.protocol.log, self.runs.dealers(), kept_from)
             self._start_recoveries()
         else:
-            self.runs.write_recovered(session, self.removals.removals[run])
+            self.runs.write_recovered(session, self.removals.known[run])
             self._end(run, DONE)
 
     def _start_recoveries(self) -> None:

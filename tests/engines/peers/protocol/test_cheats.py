@@ -321,10 +321,10 @@ def test_a_true_row_of_an_honest_dealer_accuses_nobody(honest):
     setup = Setup(PEERS, TOLERANCE)
     network = setup.train(Wire(), rounds=ROUNDS, run=False)
     network.run(done=lambda: network.sessions[CHEAT].protocol.current.state.name == "AGREEING")
-    binding = network.sessions[CHEAT].protocol.current
+    step = network.sessions[CHEAT].protocol.current
     data = next(d for s, to, k, d in network.wire.sent if k == "Dealing" and s == 0 and to == CHEAT)
     body = codec.decode(data).body
-    private = KEYS[CHEAT].unseal(body.sealed, binding.holdings.seal_context(0, CHEAT))
+    private = KEYS[CHEAT].unseal(body.sealed, step.holdings.seal_context(0, CHEAT))
     accusation = m.Misdealt(
         dealer=0,
         commitments=body.commitments,
@@ -332,7 +332,7 @@ def test_a_true_row_of_an_honest_dealer_accuses_nobody(honest):
         statement=body.statement,
         private=private,
     )
-    network.carry(CHEAT, None, binding.context.broadcast(binding.place, accusation))
+    network.carry(CHEAT, None, step.context.broadcast(step.place, accusation))
     network.run()
     np.testing.assert_array_equal(same_models(network), honest)
     assert blamed_for(network, "accused an honest dealer") == {(p, CHEAT) for p in HONEST}
@@ -344,7 +344,7 @@ def test_bytes_moved_between_the_public_parts_accuse_nobody(honest, moved):
     setup = Setup(PEERS, TOLERANCE)
     network = setup.train(Wire(), rounds=ROUNDS, run=False)
     network.run(done=lambda: network.sessions[CHEAT].protocol.current.state.name == "AGREEING")
-    binding = network.sessions[CHEAT].protocol.current
+    step = network.sessions[CHEAT].protocol.current
     data = next(d for s, to, k, d in network.wire.sent if k == "Dealing" and s == 0 and to == CHEAT)
     body = codec.decode(data).body
     told = body.commitments + body.proof.astype("<i8").tobytes()
@@ -354,9 +354,9 @@ def test_bytes_moved_between_the_public_parts_accuse_nobody(honest, moved):
         commitments=told[:border],
         proof=F61.elements(np.frombuffer(told[border:], dtype="<i8") % F61.modulus),
         statement=body.statement,
-        private=KEYS[CHEAT].unseal(body.sealed, binding.holdings.seal_context(0, CHEAT)),
+        private=KEYS[CHEAT].unseal(body.sealed, step.holdings.seal_context(0, CHEAT)),
     )
-    network.carry(CHEAT, None, binding.context.broadcast(binding.place, accusation))
+    network.carry(CHEAT, None, step.context.broadcast(step.place, accusation))
     network.run()
     np.testing.assert_array_equal(same_models(network), honest)
     assert network.blamed() == {CHEAT}

@@ -27,8 +27,8 @@ from pdlrecover.engines import encoding
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.messages import LogEntry
-from pdlrecover.engines.peers.protocol.run_context import RunContext, Task
-from pdlrecover.engines.peers.protocol.tasks import FreshSum, MaskedDots, StoredSum
+from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.engines.peers.protocol.tasks import FreshSum, MaskedDots, StoredSum, Task
 from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import PlanError
