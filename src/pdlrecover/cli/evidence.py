@@ -33,6 +33,6 @@ def check_evidence(
                 f"{path} is not an evidence file; name one of a peer's folder evidence/, or both "
                 "files of a pair"
             ) from error
-    verify = Signers.of(membership).verify
+    verify = Signers.of(membership.peers).verify
     peer, what = evidence.proven(membership.scheme, verify, parts)
     typer.echo(f"{membership.peers[peer].name} {what}")

@@ -103,7 +103,7 @@ class Enrolment:
             membership=self.membership,
             model=self.model,
             data=self.data,
-            crypto=Keyring.of(self.identity, self.membership),
+            crypto=Keyring.of(self.identity, members),
             store=archive,
             folder=self.folder,
             attack=self.attack,

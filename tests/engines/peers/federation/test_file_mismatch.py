@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
+from bodies import BODIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_codec import BODIES
 from test_membership import HEART, NAMES, PEERS
 
 from pdlrecover.engines.peers.federation.file_mismatch import AGAIN, Disagreement
@@ -25,7 +25,7 @@ def context(me, membership):
         me=me,
         peers=tuple(range(len(NAMES))),
         scheme=membership.scheme,
-        crypto=Keyring.of(IDENTITIES[me], membership),
+        crypto=Keyring.of(IDENTITIES[me], membership.peers),
         federation=membership.digest,
         run=NOTHING,
     )
