@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 from bodies import BODIES
+from hospitals import HEART, NAMES, PEERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_membership import HEART, NAMES, PEERS
 
 from pdlrecover.engines.peers.federation.file_mismatch import AGAIN, Disagreement
 from pdlrecover.engines.peers.identity.keyring import Keyring

@@ -14,8 +14,8 @@ import grpc
 import numpy as np
 import pytest
 import whole_peers
+from cheats import changed, proven, rows_of
 from loopback import issued, until
-from test_cheats import changed, proven, rows_of
 
 from pdlrecover import Tolerance
 from pdlrecover.cli.peer_run import _lines
