@@ -104,7 +104,7 @@ class Peer:
         self._failure: PDLRecoverError | None = None
 
     async def run(self) -> None:
-        """Work until told to stop; raise if there is no going on for this peer."""
+        """Work until `stop` is called; raise if there is no going on for this peer."""
         servers = []
         try:
             await self.network.start()

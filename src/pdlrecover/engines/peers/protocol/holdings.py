@@ -147,7 +147,7 @@ class Holdings:
         self._cheats.add(dealer)
 
     def take_receipt(self, sender: int, body: Receipt) -> list[Effect]:
-        """Take a receipt, and see whether a dealer told others something else."""
+        """Take a receipt, and see whether a dealer signed something else for others."""
         dealers = [held.dealer for held in body.held]
         distinct = dealers == sorted(set(dealers)) and set(dealers) <= set(self._context.peers)
         if len(body.held) != len(body.statements) or not distinct:

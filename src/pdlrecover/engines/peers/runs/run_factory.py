@@ -130,7 +130,7 @@ class RunFactory:
     def write_recovered(self, session: RunSession, removal: Removal) -> None:
         """Write the recovered model, and what was opened for it."""
         proposal, names = removal.proposal, [peer.name for peer in self.membership.peers]
-        told = {
+        facts = {
             "removal": proposal.digest.hex(),
             "removed": [names[p] for p in sorted(proposal.removed)],
             "kept": [names[p] for p in removal.kept],
@@ -138,7 +138,7 @@ class RunFactory:
             "method": proposal.method,
             "approved_by": [names[p] for p in sorted(removal.approvals)],
         }
-        self._write(recovered_name(proposal.digest), session, told)
+        self._write(recovered_name(proposal.digest), session, facts)
 
     def _session(
         self, method: Method, context: RunContext, history: bytes | None = None
@@ -153,7 +153,7 @@ class RunFactory:
         )
         return RunSession(driver, self.store)
 
-    def _write(self, name: str, session: RunSession, told: dict[str, Any]) -> None:
+    def _write(self, name: str, session: RunSession, facts: dict[str, Any]) -> None:
         """Write NAME.safetensors, then NAME.json: once that is there, both are."""
         model: Vector | None = session.driver.model
         if model is None:
@@ -161,7 +161,7 @@ class RunFactory:
         state = self._flat.module_with(model).state_dict()
         tensors = {key: value.contiguous() for key, value in state.items()}
         driver = session.driver
-        told |= {
+        facts |= {
             "weights_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
             "log": session.protocol.log.hex(),
             "rounds": self.rounds,
@@ -171,9 +171,9 @@ class RunFactory:
         part = self.folder / f"{name}.part"
         try:
             safetensors.torch.save_file(tensors, part)
-            told["file_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
+            facts["file_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
             part.rename(self.folder / f"{name}.safetensors")
-            write_json(self.folder / f"{name}.json", told)
+            write_json(self.folder / f"{name}.json", facts)
         except (OSError, SafetensorError) as error:
             raise HistoryError(
                 f"the model could not be written to {self.folder}: {error}; it is safe in the "
