@@ -11,7 +11,6 @@ from pdlrecover.engines.peers.operator.status import (
     RUNNING,
     Answer,
     Approved,
-    BlameStatus,
     MisdeedStatus,
     PeerStatus,
     Proposed,
@@ -119,16 +118,7 @@ class Control:
             other_files={names[p]: tuple(what) for p, what in peer.disagreement.found.items()},
             caught=self._misdeeds(peer.misconduct.caught),
             named=self._misdeeds(peer.misconduct.named),
-            blames=tuple(
-                BlameStatus(
-                    peer=blame.peer,
-                    what=blame.what,
-                    proven=blame.proven,
-                    time=blame.time,
-                    name=names[blame.peer],
-                )
-                for blame in peer.misconduct.blames
-            ),
+            blames=tuple(peer.misconduct.blames),
             history_bytes=peer.runs.store.size,
             network=dict(peer.network.counts),
         )

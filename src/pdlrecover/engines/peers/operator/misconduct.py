@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pdlrecover.engines.peers.operator.status import BlameStatus
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.forms import U16, Many, Number, Record, Text
 from pdlrecover.engines.peers.protocol.stored import StoredForm
@@ -37,16 +38,6 @@ class Misdeed:
     time: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blamed:
-    """One occasion on which a peer was blamed."""
-
-    peer: int
-    what: str
-    proven: bool
-    time: float
-
-
 def _read_version_0(data: bytes) -> tuple[Misdeed, ...]:
     """Read JSON: lists of peer, deed and time."""
     return tuple(Misdeed(peer=peer, what=what, time=at) for peer, what, at in json.loads(data))
@@ -64,7 +55,7 @@ class Misconduct:
 
     def __init__(self, store: Store, folder: Path, names: Sequence[str]) -> None:
         self._store, self._names, self._place = store, names, folder / "evidence"
-        self.blames: deque[Blamed] = deque(maxlen=KEPT_BLAMES)
+        self.blames: deque[BlameStatus] = deque(maxlen=KEPT_BLAMES)
         """The last ones."""
         self.caught: dict[tuple[int, str], float] = self._recall(_CAUGHT)
         """Who was proven to have cheated, how, and when first."""
@@ -83,8 +74,11 @@ class Misconduct:
         self.counts["blames"] += 1
         proven = bool(evidence)
         facts: dict[str, object] = {"peer": peer, "what": what, "proven": proven}
-        self.blames.append(Blamed(peer=peer, what=what, proven=proven, time=time.time()))
-        self.log(logging.WARNING, peer, f"{self._names[peer]} {what}", facts)
+        name = self._names[peer]
+        self.blames.append(
+            BlameStatus(peer=peer, what=what, proven=proven, time=time.time(), name=name)
+        )
+        self.log(logging.WARNING, peer, f"{name} {what}", facts)
         if evidence:
             self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
         else:

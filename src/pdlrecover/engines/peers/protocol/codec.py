@@ -15,26 +15,8 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable
 
+from pdlrecover.engines.peers.protocol import forms as f
 from pdlrecover.engines.peers.protocol import messages as m
-from pdlrecover.engines.peers.protocol.forms import (
-    DIGEST,
-    ELEMENTS,
-    FLAG,
-    I32,
-    MAX_ELEMENTS,
-    MAX_PEERS,
-    SIGNATURE,
-    SIGNED,
-    STEP,
-    TEXT,
-    U16,
-    Array,
-    Bytes,
-    Many,
-    Piece,
-    Reader,
-    Record,
-)
 from pdlrecover.errors import CodecError
 from pdlrecover.field import Q
 
@@ -45,58 +27,62 @@ MAX_FACTS = 1 << 22
 MAX_MESSAGE = 1 << 29
 _PREFIX = struct.Struct("<4sBB32s32sQIHH32s32sI")
 
-HELD = Record(m.Held, {"dealer": U16, "digest": DIGEST})
-PROPOSAL = Record(m.Proposal, {"view": I32, "since": I32, "dealers": Many(HELD, MAX_PEERS)})
-VOTE = Record(m.Vote, {"view": I32, "final": FLAG, "choice": DIGEST})
-REMOVAL_PROPOSAL = Record(
+HELD = f.Record(m.Held, {"dealer": f.U16, "digest": f.DIGEST})
+PROPOSAL = f.Record(
+    m.Proposal, {"view": f.I32, "since": f.I32, "dealers": f.Many(HELD, f.MAX_PEERS)}
+)
+VOTE = f.Record(m.Vote, {"view": f.I32, "final": f.FLAG, "choice": f.DIGEST})
+REMOVAL_PROPOSAL = f.Record(
     m.RemovalProposal,
     {
-        "removed": Many(U16, MAX_PEERS),
-        "reason": TEXT,
-        "method": TEXT,
-        "accept_differencing": FLAG,
-        "after": DIGEST,
-        "settings": TEXT,
+        "removed": f.Many(f.U16, f.MAX_PEERS),
+        "reason": f.TEXT,
+        "method": f.TEXT,
+        "accept_differencing": f.FLAG,
+        "after": f.DIGEST,
+        "settings": f.TEXT,
     },
 )
-_COMMITMENTS = Bytes(32 * MAX_PEERS, 32)
-_MANY_HELD = Many(HELD, MAX_PEERS)
-_ENTRY = Record(m.LogEntry, {"dealers": _MANY_HELD, "values": Array(-(Q // 2), Q // 2)})
-_EVIDENCE = Bytes(1 << 20)
+_COMMITMENTS = f.Bytes(32 * f.MAX_PEERS, 32)
+_MANY_HELD = f.Many(HELD, f.MAX_PEERS)
+_ENTRY = f.Record(m.LogEntry, {"dealers": _MANY_HELD, "values": f.Array(-(Q // 2), Q // 2)})
+_EVIDENCE = f.Bytes(1 << 20)
 
-_BODIES: tuple[Record, ...] = (
-    Record(
+_BODIES: tuple[f.Record, ...] = (
+    f.Record(
         m.Dealing,
         {
             "commitments": _COMMITMENTS,
-            "proof": ELEMENTS,
-            "statement": SIGNED,
+            "proof": f.ELEMENTS,
+            "statement": f.SIGNED,
             # The last, and a length and bytes: those are what a signature leaves out.
-            "sealed": Bytes(8 * MAX_ELEMENTS, stays=True),
+            "sealed": f.Bytes(8 * f.MAX_ELEMENTS, stays=True),
         },
     ),
-    Record(m.Receipt, {"view": I32, "held": _MANY_HELD, "statements": Many(SIGNED, MAX_PEERS)}),
+    f.Record(
+        m.Receipt, {"view": f.I32, "held": _MANY_HELD, "statements": f.Many(f.SIGNED, f.MAX_PEERS)}
+    ),
     PROPOSAL,
     VOTE,
-    Record(m.SubSecret, {"choice": DIGEST, "values": ELEMENTS}),
-    Record(m.Position, {"reply": FLAG}),
-    Record(m.Fetch, {"first": STEP}),
-    Record(m.Answers, {"first": STEP, "entries": Many(_ENTRY, MAX_ENTRIES)}),
-    Record(
+    f.Record(m.SubSecret, {"choice": f.DIGEST, "values": f.ELEMENTS}),
+    f.Record(m.Position, {"reply": f.FLAG}),
+    f.Record(m.Fetch, {"first": f.STEP}),
+    f.Record(m.Answers, {"first": f.STEP, "entries": f.Many(_ENTRY, MAX_ENTRIES)}),
+    f.Record(
         m.Misdealt,
         {
-            "dealer": U16,
+            "dealer": f.U16,
             "commitments": _COMMITMENTS,
-            "proof": ELEMENTS,
-            "statement": SIGNED,
-            "private": Bytes(8 * MAX_ELEMENTS),
+            "proof": f.ELEMENTS,
+            "statement": f.SIGNED,
+            "private": f.Bytes(8 * f.MAX_ELEMENTS),
         },
     ),
-    Record(m.Equivocation, {"accused": U16, "first": _EVIDENCE, "second": _EVIDENCE}),
+    f.Record(m.Equivocation, {"accused": f.U16, "first": _EVIDENCE, "second": _EVIDENCE}),
     REMOVAL_PROPOSAL,
-    Record(m.Approval, {"removal": DIGEST}),
-    Record(m.Refusal, {"removal": DIGEST, "why": TEXT}),
-    Record(m.Terms, {"facts": Bytes(MAX_FACTS)}),
+    f.Record(m.Approval, {"removal": f.DIGEST}),
+    f.Record(m.Refusal, {"removal": f.DIGEST, "why": f.TEXT}),
+    f.Record(m.Terms, {"facts": f.Bytes(MAX_FACTS)}),
 )
 _KINDS = {form.make: kind for kind, form in enumerate(_BODIES)}
 
@@ -104,24 +90,24 @@ _KINDS = {form.make: kind for kind, form in enumerate(_BODIES)}
 def encode(header: m.Header, body: m.Body, sign: Callable[[bytes], bytes]) -> bytes:
     """Return a message as bytes, signed."""
     kind = _KINDS[type(body)]
-    content: list[Piece] = []
+    content: list[f.Piece] = []
     _BODIES[kind].write(body, content)
     head = _head(header, kind, sum(map(len, content)))
     shown = content[:-1] if isinstance(body, m.Dealing) else content
-    return b"".join((head, *content, SIGNED.checked(sign(_signed(head, shown)))))
+    return b"".join((head, *content, f.SIGNED.checked(sign(_signed(head, shown)))))
 
 
 def decode_header(data: bytes) -> tuple[m.Header, type[m.Body]]:
     """Read a message's header, and what kind of content it has; nothing is signed for yet."""
     if len(data) > MAX_MESSAGE:
         raise CodecError(f"a message has at most {MAX_MESSAGE} bytes, got {len(data)}")
-    reader = Reader(data)
+    reader = f.Reader(data)
     magic, version, kind, federation, run, step, round_, sender, recipient, log, asked, size = (
         _PREFIX.unpack(reader.take(_PREFIX.size))
     )
     if magic != MAGIC or version != VERSION or kind >= len(_BODIES):
         raise CodecError(f"not a message of version {VERSION}: {magic!r}, {version}, kind {kind}")
-    if size + SIGNATURE != reader.left or step > 1 << 40:
+    if size + f.SIGNATURE != reader.left or step > 1 << 40:
         raise CodecError(f"a content of {size} bytes is announced, and {reader.left} follow")
     header = m.Header(
         federation=federation,
@@ -139,10 +125,10 @@ def decode_header(data: bytes) -> tuple[m.Header, type[m.Body]]:
 def decode(data: bytes) -> m.Envelope:
     """Read a message; its signature is not checked here."""
     header, made = decode_header(data)
-    reader = Reader(data)
+    reader = f.Reader(data)
     head = bytes(reader.take(_PREFIX.size))
-    content = reader.take(reader.left - SIGNATURE)
-    inner = Reader(content)
+    content = reader.take(reader.left - f.SIGNATURE)
+    inner = f.Reader(content)
     body = _BODIES[_KINDS[made]].read(inner)
     if inner.left:
         raise CodecError(f"{inner.left} bytes are left over at the end of a message")
@@ -150,7 +136,7 @@ def decode(data: bytes) -> m.Envelope:
     return m.Envelope(
         header=header,
         body=body,
-        signature=bytes(reader.take(SIGNATURE)),
+        signature=bytes(reader.take(f.SIGNATURE)),
         signed=_signed(head, [shown]),
         data=data,
     )
@@ -162,21 +148,21 @@ def _head(header: m.Header, kind: int, size: int) -> bytes:
             MAGIC,
             VERSION,
             kind,
-            DIGEST.checked(header.federation),
-            DIGEST.checked(header.run),
+            f.DIGEST.checked(header.federation),
+            f.DIGEST.checked(header.run),
             header.step,
             header.round,
             header.sender,
             header.recipient,
-            DIGEST.checked(header.log),
-            DIGEST.checked(header.asked),
+            f.DIGEST.checked(header.log),
+            f.DIGEST.checked(header.asked),
             size,
         )
     except struct.error as error:
         raise CodecError(f"a header does not fit its form: {header}") from error
 
 
-def _signed(head: bytes, content: Iterable[Piece]) -> bytes:
+def _signed(head: bytes, content: Iterable[f.Piece]) -> bytes:
     hashed = hashlib.sha256()
     for piece in content:
         hashed.update(piece)

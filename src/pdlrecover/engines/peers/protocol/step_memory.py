@@ -16,19 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from pdlrecover.engines.peers.protocol import forms as f
 from pdlrecover.engines.peers.protocol.ballot import BallotRecord
 from pdlrecover.engines.peers.protocol.codec import HELD, PROPOSAL, VOTE
-from pdlrecover.engines.peers.protocol.forms import (
-    ELEMENTS,
-    I32,
-    SIGNED,
-    STEP,
-    Bytes,
-    Fixed,
-    Many,
-    Maybe,
-    Record,
-)
 from pdlrecover.engines.peers.protocol.messages import Held, Proposal, Vote
 from pdlrecover.engines.peers.protocol.stored import StoredForm
 from pdlrecover.field import Elements
@@ -121,7 +111,10 @@ def _spoken_version_0(saved: dict[str, Any]) -> Spoken:
         return Proposal(view=written[0], since=written[1], dealers=dealers)
 
     ballot, values = json.loads(saved["ballot"]), saved["values"]
-    cast = (Vote(view=v, final=f, choice=bytes.fromhex(choice)) for v, f, choice in ballot["cast"])
+    cast = (
+        Vote(view=view, final=final, choice=bytes.fromhex(choice))
+        for view, final, choice in ballot["cast"]
+    )
     record = BallotRecord(
         view=ballot["view"],
         locked_view=ballot["lock"][0],
@@ -147,38 +140,39 @@ def _numbers(data: bytes) -> Elements:
     return np.frombuffer(data, dtype="<i8").astype(np.int64)
 
 
-_MAYBE_DIGEST = Bytes(32, unit=32)
-_BALLOT = Record(
+_MAYBE_DIGEST = f.Bytes(32, unit=32)
+_BALLOT = f.Record(
     BallotRecord,
     {
-        "view": I32,
-        "locked_view": I32,
+        "view": f.I32,
+        "locked_view": f.I32,
         "locked": _MAYBE_DIGEST,
-        "cast": Many(VOTE, MAX_VOTES),
-        "valid": Maybe(PROPOSAL),
-        "proposed": Maybe(PROPOSAL),
-        "voted": Many(PROPOSAL, MAX_VOTES),
+        "cast": f.Many(VOTE, MAX_VOTES),
+        "valid": f.Maybe(PROPOSAL),
+        "proposed": f.Maybe(PROPOSAL),
+        "voted": f.Many(PROPOSAL, MAX_VOTES),
     },
 )
-_SPOKEN = Record(Spoken, {"ballot": _BALLOT, "sub_secret": Maybe(ELEMENTS)})
+_SPOKEN = f.Record(Spoken, {"ballot": _BALLOT, "sub_secret": f.Maybe(f.ELEMENTS)})
 PROMISE: StoredForm[Promise] = StoredForm(
     kind=1,
-    form=Record(
+    form=f.Record(
         Promise,
         {
-            "step": STEP,
-            "seed": Fixed(SEED_BYTES),
+            "step": f.STEP,
+            "seed": f.Fixed(SEED_BYTES),
             "dealt": _MAYBE_DIGEST,
             "now": _SPOKEN,
-            "before": Maybe(_SPOKEN),
+            "before": f.Maybe(_SPOKEN),
         },
     ),
     read_version_0=_promise_version_0,
 )
 KEPT_ROW: StoredForm[KeptRow] = StoredForm(
     kind=2,
-    form=Record(
-        KeptRow, {"step": STEP, "held": HELD, "statement": SIGNED, "values": Maybe(ELEMENTS)}
+    form=f.Record(
+        KeptRow,
+        {"step": f.STEP, "held": HELD, "statement": f.SIGNED, "values": f.Maybe(f.ELEMENTS)},
     ),
     read_version_0=_row_version_0,
 )

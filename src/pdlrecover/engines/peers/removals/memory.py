@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pdlrecover.engines.peers.protocol.codec import REMOVAL_PROPOSAL
 from pdlrecover.engines.peers.protocol.contracts import Store
-from pdlrecover.engines.peers.protocol.forms import DIGEST, MAX_PEERS, U16, Bytes, Many, Record
+from pdlrecover.engines.peers.protocol.forms import DIGEST, MAX_PEERS, Bytes, Many, Record
 from pdlrecover.engines.peers.protocol.messages import RemovalProposal
 from pdlrecover.engines.peers.protocol.stored import StoredForm
 
@@ -18,19 +18,12 @@ _NAME = "removals"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredApproval:
-    """A peer's approval: the whole message that it signed."""
-
-    peer: int
-    message: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
 class StoredRemoval:
     """A removal that was proposed, and who has approved it."""
 
     proposal: RemovalProposal
-    approvals: tuple[StoredApproval, ...]
+    approvals: tuple[bytes, ...]
+    """The whole messages, as they were signed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,33 +47,17 @@ def remember(store: Store, removals: StoredRemovals) -> None:
 
 def _read_version_0(data: bytes) -> StoredRemovals:
     """Read JSON with hexadecimal digits."""
-    saved = json.loads(data)
-    removals = (
-        StoredRemoval(
-            proposal=RemovalProposal(
-                removed=tuple(item["removed"]),
-                reason=item["reason"],
-                method=item["method"],
-                accept_differencing=item["accept_differencing"],
-                after=bytes.fromhex(item["after"]),
-                settings=item["settings"],
-            ),
-            approvals=tuple(
-                StoredApproval(peer=int(peer), message=bytes.fromhex(message))
-                for peer, message in item["approvals"].items()
-            ),
-        )
-        for item in saved["removals"]
-    )
-    return StoredRemovals(
-        removals=tuple(removals), passed=tuple(map(bytes.fromhex, saved["passed"]))
-    )
+    saved, removals = json.loads(data), []
+    for item in saved["removals"]:
+        approvals = tuple(map(bytes.fromhex, item.pop("approvals").values()))
+        item |= {"removed": tuple(item["removed"]), "after": bytes.fromhex(item["after"])}
+        removals.append(StoredRemoval(proposal=RemovalProposal(**item), approvals=approvals))
+    passed = tuple(map(bytes.fromhex, saved["passed"]))
+    return StoredRemovals(removals=tuple(removals), passed=passed)
 
 
-_APPROVAL = Record(StoredApproval, {"peer": U16, "message": Bytes(MAX_APPROVAL)})
-_REMOVAL = Record(
-    StoredRemoval, {"proposal": REMOVAL_PROPOSAL, "approvals": Many(_APPROVAL, MAX_PEERS)}
-)
+_APPROVALS = Many(Bytes(MAX_APPROVAL), MAX_PEERS)
+_REMOVAL = Record(StoredRemoval, {"proposal": REMOVAL_PROPOSAL, "approvals": _APPROVALS})
 REMOVALS: StoredForm[StoredRemovals] = StoredForm(
     kind=3,
     form=Record(

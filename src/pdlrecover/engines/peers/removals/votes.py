@@ -35,7 +35,6 @@ from pdlrecover.engines.peers.protocol.messages import (
 )
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.removals.memory import (
-    StoredApproval,
     StoredRemoval,
     StoredRemovals,
     recall,
@@ -103,7 +102,7 @@ class Removals:
                 self.known[stored.proposal.digest] = Removal(
                     proposal=stored.proposal,
                     kept=self._rule.kept(stored.proposal),
-                    approvals={each.peer: each.message for each in stored.approvals},
+                    approvals={codec.decode(e).header.sender: e for e in stored.approvals},
                 )
         self._passed = [digest for digest in saved.passed if digest in self.known]
 
@@ -297,14 +296,8 @@ class Removals:
 
     def _save(self) -> None:
         removals = tuple(
-            StoredRemoval(
-                proposal=removal.proposal,
-                approvals=tuple(
-                    StoredApproval(peer=peer, message=message)
-                    for peer, message in removal.approvals.items()
-                ),
-            )
-            for removal in self.known.values()
+            StoredRemoval(proposal=each.proposal, approvals=tuple(each.approvals.values()))
+            for each in self.known.values()
         )
         remember(self._store, StoredRemovals(removals=removals, passed=tuple(self._passed)))
 
