@@ -47,7 +47,6 @@ from pdlrecover.engines.peers.protocol.states import HELPS, TAKES, Move, StepSta
 from pdlrecover.engines.peers.protocol.step_memory import Promise, Row, Spoken
 from pdlrecover.engines.peers.protocol.sub_secrets import SubSecrets
 from pdlrecover.engines.peers.protocol.tasks import Task
-from pdlrecover.field import Elements
 
 DEALING_PATIENCE = 4
 """A dealing is sent again to a silent peer after this many times the usual wait."""
@@ -86,15 +85,16 @@ class Step:
             quorum=context.quorum,
             liars=context.scheme.quorums.tolerance.liars,
         )
-        self.seed, self._own = dealing.new_seed(), b""
+        self.seed, self._own_digest = dealing.new_seed(), b""
         if memory:
-            self.seed, self._own = memory.seed, memory.dealt
+            self.seed, self._own_digest = memory.seed, memory.dealt
             self.ballot.restore(memory.now.ballot)
             self.holdings.restore(rows)
         self.wake_at = now + context.deadlines.resend
         self._before = before
         self._dealt: Dealt | None = None
-        self._mine: Elements | None = None
+        self._sub_secret: SubSecret | None = None
+        """What this peer says, once it can."""
         self._choice = NOTHING
         self._dealers: tuple[Held, ...] = ()
         self.sub_secrets = SubSecrets(task)
@@ -113,7 +113,7 @@ class Step:
     def begin(self) -> list[Effect]:
         """Start: compute what is to be dealt, or open what is stored."""
         if self.task.kind is None:
-            return [*self._send_sub_secret(), *self._try_open()]
+            return [*self._send_sub_secret(), *self._open_if_possible()]
         binding = dealing.binding_of(self.place, self.context.me)
         return [Compute(step=self.place.step, binding=binding, seed=self.seed, deal=self.task.deal)]
 
@@ -154,7 +154,7 @@ class Step:
             case SubSecret() if self.sub_secrets.may_take(sender, body.choice):
                 effects = self._watch.compare(envelope, body.choice)
                 self.sub_secrets.take(sender, body.choice, body.values)
-                effects += self._try_open()
+                effects += self._open_if_possible()
             case Misdealt():
                 effects = self.holdings.judge_accusation(envelope, body)
             case Equivocation():
@@ -244,7 +244,7 @@ class Step:
             sends = self._send_sub_secret()
             if self.task.kind and self.task.kind.masks:
                 effects.append(self._promise())
-            effects += [*sends, *self._try_open()]
+            effects += [*sends, *self._open_if_possible()]
         self._set_alarm(now)
         return effects
 
@@ -308,7 +308,7 @@ class Step:
         promise = Promise(
             step=self.place.step,
             seed=self.seed,
-            dealt=self._own,
+            dealt=self._own_digest,
             now=self._spoken(),
             before=self._before,
         )
@@ -316,24 +316,22 @@ class Step:
 
     def _spoken(self) -> Spoken:
         masks = self.task.kind is not None and self.task.kind.masks
-        return Spoken(ballot=self.ballot.record(), sub_secret=self._mine if masks else None)
+        values = self._sub_secret.values if masks and self._sub_secret else None
+        return Spoken(ballot=self.ballot.record(), sub_secret=values)
 
     def as_previous(self) -> PreviousStep:
         """Return what this peer said in this step, for those that still need it."""
-        part = None
-        if self._mine is not None:
-            part = SubSecret(choice=self._choice, values=self._mine)
-        return PreviousStep(place=self.place, spoken=self._spoken(), sub_secret=part)
+        return PreviousStep(place=self.place, spoken=self._spoken(), sub_secret=self._sub_secret)
 
     def _send_sub_secret(self) -> list[Effect]:
         rows = self.holdings.rows(self._dealers)
-        self._mine = None if rows is None else self.task.sub_secret(rows)
-        if self._mine is None:
+        values = None if rows is None else self.task.sub_secret(rows)
+        if values is None:
             facts: dict[str, object] = {"step": self.place.step}
             return [Note(text="shares are missing here, this peer only listens", facts=facts)]
-        self.sub_secrets.take(self.context.me, self._choice, self._mine)
-        body = SubSecret(choice=self._choice, values=self._mine)
-        return [*self.context.broadcast(self.place, body)]
+        self.sub_secrets.take(self.context.me, self._choice, values)
+        self._sub_secret = SubSecret(choice=self._choice, values=values)
+        return [*self.context.broadcast(self.place, self._sub_secret)]
 
     def _note_who_is_missing(self) -> Note:
         missing = self.sub_secrets.missing(self._choice, self.context.peers)
@@ -351,7 +349,7 @@ class Step:
         is_leader = self.ballot.leader(body.view) == sender and self.ballot.is_near(body.view)
         return is_leader and len(body.dealers) <= len(self.context.peers)
 
-    def _try_open(self) -> list[Effect]:
+    def _open_if_possible(self) -> list[Effect]:
         if self.state is not StepState.OPENING:
             return []
         found = self.sub_secrets.open(self._choice)
@@ -369,7 +367,7 @@ class Step:
     def _deal(self, dealt: Dealt) -> list[Effect]:
         """Deal to all others; which dealing it is, is kept before anybody sees it."""
         digest = self.holdings.digest_of(self.context.me, dealt.public)
-        if self._own not in (b"", digest):
+        if self._own_digest not in (b"", digest):
             self.holdings.expected.discard(self.context.me)
             facts: dict[str, object] = {"step": self.place.step}
             text = (
@@ -377,7 +375,7 @@ class Step:
                 "nothing in this step, and the others go on without it"
             )
             return [Note(text=text, facts=facts)]
-        self._own, self._dealt = digest, dealt
+        self._own_digest, self._dealt = digest, dealt
         self.holdings.hold_own(dealt)
         return [self._promise(), *self._deal_to(self.context.others)]
 
@@ -412,7 +410,6 @@ class Step:
                 sends += self.context.broadcast(self.place, self.ballot.proposed)
             for vote in self.ballot.cast:
                 sends += self.context.broadcast(self.place, vote)
-        if self.state is StepState.OPENING and self._mine is not None:
-            body = SubSecret(choice=self._choice, values=self._mine)
-            sends += self.context.broadcast(self.place, body)
+        if self.state is StepState.OPENING and self._sub_secret is not None:
+            sends += self.context.broadcast(self.place, self._sub_secret)
         return sends
