@@ -80,7 +80,7 @@ class Peer:
             listen=listen,
             complain=self._refused,
         )
-        self.parts: dict[bytes, RunSession] = {}
+        self.sessions: dict[bytes, RunSession] = {}
         """This peer's part in each run that it has begun."""
         self.ended: dict[bytes, str] = {}
         """How each run came out: `done`, or why it stopped."""
@@ -154,7 +154,7 @@ class Peer:
             self._message(source, data, now)
         elif event == "dealt":
             run, step, dealt = value
-            self._do(run, lambda p: p.contribute(step, dealt, now))
+            self._do(run, lambda session: session.contribute(step, dealt, now))
         elif event == "begun":
             run, outcomes = value
             del self._starting[run]
@@ -163,9 +163,9 @@ class Peer:
             run, error = value
             self._starting.pop(run, None)
             self._fail(run, error)
-        for run, session in list(self.parts.items()):
+        for run, session in list(self.sessions.items()):
             if self._is_under_way(run) and session.protocol.wake_at <= now:
-                self._do(run, lambda p: p.tick(now))
+                self._do(run, lambda session: session.tick(now))
         if now >= self._gossip_at:
             self._gossip_at = now + GOSSIP_SECONDS
             self._carry(NOTHING, self.removals.again())
@@ -187,7 +187,8 @@ class Peer:
 
         What is due is looked for after every event, so the alarm is set only before waiting.
         """
-        alarms = [p.protocol.wake_at for run, p in self.parts.items() if self._is_under_way(run)]
+        under_way = (each for run, each in self.sessions.items() if self._is_under_way(run))
+        alarms = [session.protocol.wake_at for session in under_way]
         due = min([*alarms, self._gossip_at, self._status_at])
         if self._alarm is None or due < self._alarm.when():
             self._silence()
@@ -221,8 +222,8 @@ class Peer:
         run = codec.peek_run(data)
         if self.disagreement.concerns(data):
             self._carry(NOTHING, self.disagreement.receive(data, source, now))
-        elif run in self.parts:
-            self._do(run, lambda p: p.receive(data, source, now))
+        elif run in self.sessions:
+            self._do(run, lambda session: session.receive(data, source, now))
         elif run == NOTHING:
             self.say(self.removals.receive(data, source))
         else:
@@ -250,7 +251,7 @@ class Peer:
 
     def _begin(self, run: bytes, session: RunSession) -> None:
         """Go through what is stored of a run, in a thread: it may be long."""
-        self.parts[run] = session
+        self.sessions[run] = session
         work = self._reporting(run, lambda: ("begun", (run, session.start(time.monotonic()))))
         self._starting[run] = asyncio.get_running_loop().run_in_executor(None, work)
 
@@ -261,7 +262,7 @@ class Peer:
         """
         if run in self._starting or self.ended.get(run, DONE) != DONE:
             return
-        session = self.parts[run]
+        session = self.sessions[run]
         try:
             self._carry(run, act(session))
             self._log_progress(run, session)
@@ -319,7 +320,7 @@ class Peer:
     def _blame(
         self, peer: int, what: str, evidence: tuple[bytes, ...], run: bytes = NOTHING
     ) -> None:
-        step = self.parts[run].protocol.step if run in self.parts else 0
+        step = self.sessions[run].protocol.step if run in self.sessions else 0
         self.misconduct.blame(peer, what, evidence, (run, step))
 
     def _refused(self, peer: int | None, what: str) -> None:
@@ -383,7 +384,7 @@ class Peer:
     def _start_recoveries(self) -> None:
         for removal in self.removals.passed():
             run = removal.proposal.digest
-            if run in self.parts or run in self.ended or self.runs.me not in removal.kept:
+            if run in self.sessions or run in self.ended or self.runs.me not in removal.kept:
                 continue
             facts = {"run": run.hex()[:16], "removal": run.hex()[:16]}
             text = "removal %s has passed, the recovery begins"

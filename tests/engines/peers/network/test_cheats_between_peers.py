@@ -177,7 +177,9 @@ def test_an_inconsistent_dealing(tmp_path, caplog):
                 dealt = job.deal(binding, seed)
                 private = list(dealt.private)
                 private[1] = changed(private[1], np.array(1))
-                return proven(cheat.parts[run].task.kind, binding, private, rows_of(dealt.private))
+                return proven(
+                    cheat.sessions[run].task.kind, binding, private, rows_of(dealt.private)
+                )
 
             compute(run, replace(job, deal=deal))
 
@@ -210,7 +212,7 @@ def test_different_shares_for_different_peers(tmp_path, caplog):
         cheat, place = peers[CHEAT], envelope.header
         binding, twin = dealing.binding_of(place, CHEAT), twins[place.step]
         digest = twin.public.digest(binding, masks=False)
-        crypto, part = cheat.runs._crypto, cheat.parts[place.run]
+        crypto, part = cheat.runs._crypto, cheat.sessions[place.run]
         bound_to = part.protocol.current.holdings.seal_context(CHEAT, to)
         body = m.Dealing(
             commitments=twin.public.commitments,
@@ -355,7 +357,7 @@ def test_strangers_oversize_messages_and_forged_approvals(tmp_path, caplog):
         await asyncio.sleep(0.5)
         for me in HONEST:
             assert list(known(me).approvals) == [CHEAT]
-            assert proposal.digest not in peers[me].parts
+            assert proposal.digest not in peers[me].sessions
         await recover(peers)
 
     async def recover(peers):

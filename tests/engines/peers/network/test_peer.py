@@ -169,7 +169,7 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
         peers.append(whole_peers.peer(4, tmp_path))
         tasks.append(asyncio.create_task(peers[4].run()))
         await until(all_have(folders, "trained.safetensors"))
-        logs = {next(iter(p.parts.values())).protocol.log for p in peers}
+        logs = {next(iter(p.sessions.values())).protocol.log for p in peers}
         assert len(logs) == 1
         removal = {"do": "propose-removal", "removed": ["ash", "birch"], "reason": "malicious"}
         refused = await ask(folders[2] / "control", removal)
@@ -225,8 +225,8 @@ def test_who_is_not_in_the_sums_is_said_once_and_shown(tmp_path, caplog):
         whole_peers.settle(tmp_path)
         lone = whole_peers.peer(0, tmp_path)
         task = asyncio.create_task(lone.run())
-        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
-        training = lone.parts[lone.runs.training]
+        await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
+        training = lone.sessions[lone.runs.training]
         for t, dealers in enumerate([EVERYBODY, (0, 1, 2), (0, 1, 2), EVERYBODY]):
             training.driver.participation.deal(t, dealers)
             lone._log_progress(lone.runs.training, training)
@@ -250,7 +250,7 @@ def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_
         whole_peers.settle(tmp_path)
         lone, other = whole_peers.peer(0, tmp_path), whole_peers.peer(1, tmp_path)
         task = asyncio.create_task(lone.run())
-        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
+        await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
         lone.removals.training_ended(log, [EVERYBODY] * whole_peers.ROUNDS)
         context = other.runs.context(NOTHING, EVERYBODY)
         bad = lone.removals.draft(
@@ -351,8 +351,8 @@ def test_a_stopped_run_takes_no_messages(tmp_path):
         whole_peers.settle(tmp_path)
         lone = whole_peers.peer(0, tmp_path)
         task = asyncio.create_task(lone.run())
-        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
-        lone.parts[lone.runs.training].receive = lambda *_: taken.append(1) or []
+        await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
+        lone.sessions[lone.runs.training].receive = lambda *_: taken.append(1) or []
         context = lone.runs.context(lone.runs.training, EVERYBODY)
         place = context.place(0, NOTHING, NOTHING, 0)
         message = context.send(place, Position(reply=False), 1).data

@@ -147,7 +147,7 @@ COLLUDING = Setup(8, Tolerance(colluders=1, dropouts=3))
 
 
 def large(me, store=None, *, recovery=RECOVERY, setup=EIGHT, absent=None, kept_from=0):
-    """Return a council of eight; `absent` has who was away in some rounds."""
+    """Return a peer's removals among eight; `absent` has who was away in some rounds."""
     made = Removals(setup.context(me, m.NOTHING, range(8)), store or MemoryStore(), recovery)
     dealt = [set(range(8)).difference((absent or {}).get(t, ())) for t in range(ROUNDS)]
     made.training_ended(LOG, dealt, kept_from)

@@ -76,7 +76,7 @@ class Control:
         )
         peer.say(peer.removals.propose(proposal))
         digest = proposal.digest
-        outcome = peer.ended.get(digest, RUNNING if digest in peer.parts else None)
+        outcome = peer.ended.get(digest, RUNNING if digest in peer.sessions else None)
         return Proposed(removal=digest.hex(), outcome=outcome)
 
     def _approve(self, name: str) -> Approved:
@@ -87,7 +87,7 @@ class Control:
         return Approved(approved=found)
 
     def _check_trained(self) -> None:
-        training = self._peer.parts.get(self._peer.runs.training)
+        training = self._peer.sessions.get(self._peer.runs.training)
         if training is None or not training.finished:
             raise PlanError("there is nothing to recover yet: the training has not ended here")
 
@@ -98,7 +98,7 @@ class Control:
             federation=peer.runs.membership.name,
             peer=names[peer.runs.me],
             time=time.time(),
-            runs={run.hex()[:16]: self._run_status(run) for run in peer.parts},
+            runs={run.hex()[:16]: self._run_status(run) for run in peer.sessions},
             removals=tuple(
                 RemovalStatus(
                     removal=digest.hex(),
@@ -130,7 +130,7 @@ class Control:
         found["history_bytes"] = float(peer.runs.store.size)
         found["caught"] = float(len({p for p, _ in peer.misconduct.caught}))
         found["peers_heard"] = float(sum(time.monotonic() - at < 30 for at in peer.heard.values()))
-        for run in peer.parts:
+        for run in peer.sessions:
             status, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'
             found[f"step{label}"] = status.step
             found[f"round{label}"] = status.round
@@ -148,7 +148,7 @@ class Control:
 
     def _run_status(self, run: bytes) -> RunStatus:
         peer = self._peer
-        session = peer.parts[run]
+        session = peer.sessions[run]
         step = session.protocol.current
         return RunStatus(
             kind="training" if run == peer.runs.training else "recovery",
