@@ -303,9 +303,9 @@ def test_only_its_recipient_can_read_a_share():
     for sender, recipient, data in dealings:
         envelope = codec.decode(data)
         context = setup.context(recipient, TRAINING, range(5))
-        sealed_for = Holdings(context, None, envelope.header).seal_context(sender, recipient)
+        bound_to = Holdings(context, None, envelope.header).seal_context(sender, recipient)
         readable = [
-            p for p in range(5) if KEYS[p].unseal(envelope.body.sealed, sealed_for) is not None
+            p for p in range(5) if KEYS[p].unseal(envelope.body.sealed, bound_to) is not None
         ]
         assert readable == [recipient]
         other = Holdings(context, None, envelope.header).seal_context(sender, (recipient + 1) % 5)
