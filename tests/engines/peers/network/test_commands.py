@@ -25,6 +25,7 @@ from pdlrecover.engines.peers.identity.invitation import invite
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import VARIABLE
 from pdlrecover.engines.peers.operator.control import one_removal
+from pdlrecover.engines.peers.operator.status import Proposed
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.settings import Data, PeerSettings, load_settings, write_settings
@@ -391,7 +392,7 @@ def test_the_demonstration_ends_well_and_leaves_no_process(tmp_path):
     ],
 )
 def test_a_removal_that_is_proposed_again_is_said_to_be_done(monkeypatch, outcome, words):
-    answer = {"removal": "ab" * 32, "outcome": outcome}
+    answer = Proposed(removal="ab" * 32, outcome=outcome)
     monkeypatch.setattr(removals, "command", lambda *_, **__: answer)
     told = run("peer", "propose-removal", "ash", "--peers", "fir", "--reason", "malicious")
     assert (told.returncode, told.stdout) == (0, "ab" * 8 + "\n")
