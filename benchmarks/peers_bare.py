@@ -22,7 +22,7 @@ import torch
 
 from pdlrecover.engines.peers.protocol.tasks import FreshSum
 from pdlrecover.engines.peers.runs.contribution import Contribution
-from pdlrecover.engines.peers.startup import Enrolment
+from pdlrecover.engines.peers.startup import PeerFiles
 from pdlrecover.field import one_blas_thread
 
 METHOD = "/bare/Exchange"
@@ -59,15 +59,15 @@ async def main(federation: str, folder: str, *told: str) -> None:
     rounds, first, second = map(int, told[:3])
     torch.set_num_threads(1)
     one_blas_thread()
-    enrolment = Enrolment(Path(federation), Path(folder))
-    members = enrolment.membership.peers
-    key, certificate = enrolment.identity.tls_pem()
+    files = PeerFiles(Path(federation), Path(folder))
+    members = files.membership.peers
+    key, certificate = files.identity.tls_pem()
     authority = b"".join(member.certificate_pem for member in members)
     exchange = Exchange(len(members) - 1)
     server = grpc.aio.server(options=OPTIONS)
     server.add_generic_rpc_handlers((exchange,))
     server.add_secure_port(
-        members[enrolment.me].address,
+        members[files.me].address,
         grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True),
     )
     await server.start()
@@ -79,9 +79,9 @@ async def main(federation: str, folder: str, *told: str) -> None:
             options=[*OPTIONS, ("grpc.ssl_target_name_override", member.tls_name)],
         ).unary_unary(METHOD)
         for i, member in enumerate(members)
-        if i != enrolment.me
+        if i != files.me
     ]
-    work = own_work(enrolment)
+    work = own_work(files)
     content = os.urandom(max(first, second))
 
     async def send(number: int, size: int) -> None:
@@ -112,15 +112,15 @@ async def main(federation: str, folder: str, *told: str) -> None:
     (Path(folder) / told[3]).write_text(json.dumps(found))
 
 
-def own_work(enrolment: Enrolment) -> Any:
+def own_work(files: PeerFiles) -> Any:
     """Return this peer's gradient and dealing, of a round."""
-    training, model = enrolment.membership.training, enrolment.model
+    training, model = files.membership.training, files.model
     contribution = Contribution(
-        peer=enrolment.me,
-        peers=len(enrolment.membership.peers),
+        peer=files.me,
+        peers=len(files.membership.peers),
         model=model,
-        x=enrolment.data.train_x,
-        y=enrolment.data.train_y,
+        x=files.data.train_x,
+        y=files.data.train_y,
         size_bound=training.samples,
         batch_size=training.batch_size,
         seed=training.seed,
@@ -129,7 +129,7 @@ def own_work(enrolment: Enrolment) -> Any:
 
     def work(t: int) -> None:
         task = FreshSum(
-            scheme=enrolment.membership.scheme,
+            scheme=files.membership.scheme,
             length=contribution.code.length,
             round=t,
             asked=bytes(32),

@@ -23,11 +23,11 @@ from pdlrecover.engines.peers.federation.federation_file import write_federation
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.plan import Model, Recovery, Training
 from pdlrecover.engines.peers.federation.signatures import add_signature, sign_federation
+from pdlrecover.engines.peers.folder import IDENTITY, SETTINGS, signatures_path
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.operator.local_socket import ask
-from pdlrecover.engines.peers.settings import FILE, Data, History, PeerSettings, write_settings
-from pdlrecover.engines.peers.startup import IDENTITY, signatures_path
+from pdlrecover.engines.peers.settings import Data, History, PeerSettings, write_settings
 from pdlrecover.sharing import Tolerance
 
 HERE = Path(__file__).parent
@@ -54,7 +54,7 @@ class PeerFolders:
             settings = PeerSettings(
                 data=Data(source="own.npz"), history=History(key_file=f"../keys/{me}.key")
             )
-            (folder / FILE).write_text(write_settings(settings))
+            (folder / SETTINGS).write_text(write_settings(settings))
         self.membership = Membership(
             name="benchmark",
             peers=tuple(

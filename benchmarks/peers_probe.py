@@ -102,11 +102,11 @@ class Probe:
             (run_context.RunContext, "_signed", "encoding and signing"),
             (codec, "decode", "decoding"),
             (Keyring, "verify", "checking signatures"),
-            (holdings.Holdings, "take", "checking dealings"),
-            (holdings.Holdings, "hear", "agreeing"),
+            (holdings.Holdings, "take_dealing", "checking dealings"),
+            (holdings.Holdings, "take_receipt", "agreeing"),
             (Step, "_agree", "agreeing"),
-            (Step, "_say_sub_secret", "sub-secret"),
-            (Step, "_try_open", "opening"),
+            (Step, "_send_sub_secret", "sub-secret"),
+            (Step, "_open_if_possible", "opening"),
             (Archive, "commit", "history: commit"),
             (Archive, "promise", "history: promises"),
             (Archive, "reserve", "history: reserve"),
@@ -152,13 +152,13 @@ class Probe:
 
         setattr(owner, name, noted)
 
-    def _begun(self, protocol: RunProtocol, task: run_context.Task, *_: Any) -> None:
+    def _begun(self, protocol: RunProtocol, task: tasks.Task, *_: Any) -> None:
         self.watch.turn(type(task).__name__)
         state = "COMPUTING" if task.kind else "OPENING"
         self._moves = [(state, time.monotonic())]
 
-    def _moved(self, current: Step, _: Any) -> None:
-        self._moves.append((current.state.name, time.monotonic()))
+    def _moved(self, step: Step, _: Any) -> None:
+        self._moves.append((step.state.name, time.monotonic()))
 
     def _committed(self, _: Archive, run: bytes, *__: Any) -> None:
         now, states = time.monotonic(), Counter[str]()

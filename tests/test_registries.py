@@ -148,7 +148,7 @@ def proposed(method, kept_from=0, rounds=ROUNDS):
     """Let one of eight peers propose a removal by a method."""
     setup, recovery = Setup(8, Tolerance(colluders=0, dropouts=3)), Recovery(preparation=2)
     removals = Removals(setup.context(0, m.NOTHING, range(8)), MemoryStore(), recovery)
-    removals.about(bytes(range(32)), [range(8)] * rounds, kept_from)
+    removals.training_ended(bytes(range(32)), [range(8)] * rounds, kept_from)
     proposal = m.RemovalProposal(
         removed=(6, 7),
         reason="malicious",
@@ -158,7 +158,7 @@ def proposed(method, kept_from=0, rounds=ROUNDS):
         settings=recovery.told(),
     )
     removals.propose(proposal)
-    return proposal.digest in removals.removals
+    return proposal.digest in removals.known
 
 
 @pytest.mark.parametrize(

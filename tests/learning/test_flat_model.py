@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.func import grad
 
 from pdlrecover.errors import ModelError
 from pdlrecover.learning import FlatModel
@@ -82,3 +83,26 @@ def test_weights_of_another_size_are_refused() -> None:
         model.module_with(np.zeros(9))
     with pytest.raises(ModelError, match="8 weights"):
         model.logits(torch.zeros(2, 4), torch.zeros(1, 3))
+
+
+def test_a_copy_is_made_while_another_thread_computes() -> None:
+    class Asking(nn.Module):
+        """Asks for a copy in the midst of a call, as another thread might."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+            self.ask = False
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.ask:
+                copies.append(model.module_with(model.initial))
+            return self.layer(x)
+
+    copies: list[nn.Module] = []
+    model = FlatModel(Asking(), (2,))
+    model._module.ask = True
+    parameters = model.parameters(torch.zeros(model.size))
+    grad(lambda w: model.forward(w, torch.ones(1, 2)).sum())(parameters)
+    (copied,) = copies
+    assert torch.equal(copied.layer.weight, model.module_with(model.initial).layer.weight)

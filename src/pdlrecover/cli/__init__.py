@@ -48,7 +48,7 @@ PEER_COMMANDS = {
         "pdlrecover peer check-evidence federation.toml hospital-a/evidence/1.bin",
     ),
     "run": LazyCommand("peer_run", "run", "pdlrecover peer run federation.toml hospital-a"),
-    "status": LazyCommand("peer_run", "status", "pdlrecover peer status hospital-a"),
+    "status": LazyCommand("peer_status", "status", "pdlrecover peer status hospital-a"),
     "propose-removal": LazyCommand(
         "removals",
         "propose_removal",

@@ -18,3 +18,10 @@ DataDir = Annotated[
         show_envvar=True,
     ),
 ]
+Folder = Annotated[Path, typer.Argument(help="The peer's own folder.")]
+FederationFile = Annotated[Path, typer.Argument(help="The federation file.")]
+
+
+def ask_passphrase() -> str:
+    """Ask for the passphrase of the history."""
+    return str(typer.prompt("Passphrase of the history", hide_input=True, err=True))

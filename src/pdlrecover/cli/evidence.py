@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pdlrecover.cli.peer_files import FederationFile
+from pdlrecover.cli.common import FederationFile
 from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.identity.keyring import Signers
 from pdlrecover.engines.peers.protocol import codec, evidence
@@ -32,6 +32,6 @@ def check_evidence(
                 f"{path} is not an evidence file; name one of a peer's folder evidence/, or both "
                 "files of a pair"
             ) from error
-    verify = Signers.of(membership).verify
+    verify = Signers.of(membership.peers).verify
     peer, what = evidence.proven(membership.scheme, verify, parts)
     typer.echo(f"{membership.peers[peer].name} {what}")

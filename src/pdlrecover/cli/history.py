@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from pdlrecover.cli.peer_files import Folder
-from pdlrecover.cli.peer_run import ask_passphrase
+from pdlrecover.cli.common import Folder, ask_passphrase
+from pdlrecover.engines.peers.folder import HISTORY, IDENTITY
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.settings import load_settings
-from pdlrecover.engines.peers.startup import HISTORY, IDENTITY, history_key, verified
+from pdlrecover.engines.peers.startup import history_key, verified
 from pdlrecover.errors import HistoryError
 
 DAMAGED = 1

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pdlrecover.cli.common import FederationFile, Folder
 from pdlrecover.engines.peers.federation.federation_file import (
     found_federation,
     load_federation,
@@ -17,12 +18,12 @@ from pdlrecover.engines.peers.federation.signatures import (
     check_signatures,
     sign_federation,
 )
+from pdlrecover.engines.peers.folder import IDENTITY, SETTINGS, signatures_path
 from pdlrecover.engines.peers.identity.invitation import invite, read_invitation
 from pdlrecover.engines.peers.identity.member import check_name, split_address
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import VARIABLE, StorageKey
 from pdlrecover.engines.peers.settings import (
-    FILE,
     Data,
     Drill,
     History,
@@ -30,17 +31,12 @@ from pdlrecover.engines.peers.settings import (
     PeerSettings,
     write_settings,
 )
-from pdlrecover.engines.peers.startup import IDENTITY, check_drill, signatures_path
 from pdlrecover.errors import DataError, IdentityError, MembershipError
 from pdlrecover.files import about, read_text, write_whole
-from pdlrecover.learning.datasets import NAMES
 
 INVITATION = "invitation.txt"
 DIFFERENT = 1
 """The exit code of two federation files that differ."""
-
-Folder = Annotated[Path, typer.Argument(help="The peer's own folder.")]
-FederationFile = Annotated[Path, typer.Argument(help="The federation file.")]
 
 
 def init(
@@ -66,6 +62,9 @@ def init(
     split_address(address)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise IdentityError(f"{folder} exists already and is not empty; name a new folder")
+    from pdlrecover.engines.peers.startup import check_drill
+    from pdlrecover.learning.datasets import NAMES
+
     if data not in NAMES and not Path(data).exists():
         raise DataError(
             f"there is no file or folder {data}, and no such dataset (there are "
@@ -90,11 +89,13 @@ def init(
     settings = PeerSettings(
         data=Data(source=source), history=history, network=network, drill=attack
     )
-    write_whole(folder / FILE, write_settings(settings), IdentityError)
+    write_whole(folder / SETTINGS, write_settings(settings), IdentityError)
     identity = Identity.create(folder / IDENTITY, name)
     invitation = invite(identity, address)
     write_whole(folder / INVITATION, invitation + "\n", IdentityError)
-    typer.echo(f"{identity.id}: keys in {folder / IDENTITY}, settings in {folder / FILE}", err=True)
+    typer.echo(
+        f"{identity.id}: keys in {folder / IDENTITY}, settings in {folder / SETTINGS}", err=True
+    )
     if key_file is None:
         typer.echo(f"history's key: set {VARIABLE}, or type a passphrase at every start", err=True)
     else:

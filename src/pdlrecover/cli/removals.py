@@ -2,16 +2,23 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from pdlrecover.cli.common import INTERRUPTED
-from pdlrecover.cli.peer_files import Folder
-from pdlrecover.cli.peer_run import command, current_status
+from pdlrecover.cli.common import INTERRUPTED, Folder
+from pdlrecover.cli.peer_status import command, current_status
+from pdlrecover.engines.peers.folder import recovered_name
 from pdlrecover.engines.peers.operator.control import one_removal
-from pdlrecover.engines.peers.peer import DONE
-from pdlrecover.engines.peers.runs.run_factory import recovered_name
+from pdlrecover.engines.peers.operator.status import (
+    DONE,
+    RUNNING,
+    Approved,
+    PeerStatus,
+    Proposed,
+    RemovalStatus,
+    RunStatus,
+)
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.methods import OURS
 
@@ -36,6 +43,7 @@ def propose_removal(
     names = [name.strip() for name in peers.split(",") if name.strip()]
     answer = command(
         folder,
+        Proposed,
         **{
             "do": "propose-removal",
             "removed": names,
@@ -44,11 +52,11 @@ def propose_removal(
             "accept_differencing": accept_differencing,
         },
     )
-    name = answer["removal"][:16]
+    name = answer.removal[:16]
     typer.echo(name)
-    if answer["outcome"] == DONE:
-        typer.echo(f"already recovered: {_model(folder, answer['removal'])}", err=True)
-    elif answer["outcome"] is not None:
+    if answer.outcome == DONE:
+        typer.echo(f"already recovered: {_model(folder, answer.removal)}", err=True)
+    elif answer.outcome is not None:
         typer.echo(f"It has passed; see `pdlrecover peer recover {folder} {name}`", err=True)
     else:
         typer.echo(f"The others approve by: pdlrecover peer approve FOLDER {name}", err=True)
@@ -59,13 +67,10 @@ def approve(
     removal: Annotated[str, typer.Argument(help="The removal's name, or how it begins.")],
 ) -> None:
     """Approve a removal; with enough approvals the recovery begins at every kept peer."""
-    answer = command(folder, do="approve", removal=removal)
-    told = next(
-        each
-        for each in command(folder, do="status")["removals"]
-        if each["removal"] == answer["approved"]
-    )
-    typer.echo(f"approved; {len(told['approvals'])} of {told['needed']} approvals are here")
+    name = command(folder, Approved, do="approve", removal=removal).approved
+    status = command(folder, PeerStatus, do="status")
+    chosen = next(each for each in status.removals if each.removal == name)
+    typer.echo(f"approved; {len(chosen.approvals)} of {chosen.needed} approvals are here")
 
 
 def recover(
@@ -81,19 +86,19 @@ def recover(
     """
     last = ""
     while True:
-        told, running = current_status(folder)
-        chosen = _chosen(told, removal)
-        if told["peer"] in chosen["removed"]:
-            raise PlanError(f"{told['peer']} is to be removed, and takes no part in the recovery")
-        run_told = told["runs"].get(chosen["removal"][:16])
-        text = _progress(chosen, run_told)
+        status, running = current_status(folder)
+        chosen = _chosen(status, removal)
+        if status.peer in chosen.removed:
+            raise PlanError(f"{status.peer} is to be removed, and takes no part in the recovery")
+        run = status.runs.get(chosen.removal[:16])
+        text = _progress(chosen, run)
         if text != last:
             typer.echo(text)
             last = text
-        if run_told is not None and run_told["outcome"] == DONE:
-            typer.echo(f"recovered: {_model(folder, chosen['removal'])}")
+        if run is not None and run.outcome == DONE:
+            typer.echo(f"recovered: {_model(folder, chosen.removal)}")
             return
-        if run_told is not None and run_told["outcome"] != "running":
+        if run is not None and run.outcome != RUNNING:
             raise typer.Exit(STOPPED)
         if not running:
             raise PlanError(
@@ -108,19 +113,18 @@ def recover(
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _chosen(told: dict[str, Any], removal: str | None) -> dict[str, Any]:
-    known: dict[str, dict[str, Any]] = {each["removal"]: each for each in told["removals"]}
+def _chosen(status: PeerStatus, removal: str | None) -> RemovalStatus:
+    known = {each.removal: each for each in status.removals}
     return known[one_removal([*known], removal or "")]
 
 
 def _model(folder: Path, removal: str) -> Path:
-    return folder / f"{recovered_name(bytes.fromhex(removal))}.safetensors"
+    return folder / f"{recovered_name(removal)}.safetensors"
 
 
-def _progress(chosen: dict[str, Any], run_told: dict[str, Any] | None) -> str:
-    if run_told is None:
-        got, needed = len(chosen["approvals"]), chosen["needed"]
-        if got >= needed:
-            return "approved; the recovery is about to begin"
-        return f"waiting for approvals: {got} of {needed}"
-    return f"round {run_told['round']} of {run_told['rounds']}: {run_told['outcome']}"
+def _progress(chosen: RemovalStatus, run: RunStatus | None) -> str:
+    if run is not None:
+        return f"round {run.round} of {run.rounds}: {run.outcome}"
+    if len(chosen.approvals) >= chosen.needed:
+        return "approved; the recovery is about to begin"
+    return f"waiting for approvals: {len(chosen.approvals)} of {chosen.needed}"

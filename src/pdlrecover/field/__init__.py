@@ -2,6 +2,7 @@
 
 from pdlrecover.field.fixed_point import FixedPoint
 from pdlrecover.field.interpolation import barycentric_weights, distinct, lagrange_rows
+from pdlrecover.field.little_endian import as_bytes
 from pdlrecover.field.mersenne import F61, Elements, Field, Integers, Mersenne61
 from pdlrecover.field.product import EXACT_INNER, Q
 from pdlrecover.field.randomness import Seeded, Source, SystemSource
@@ -19,6 +20,7 @@ __all__ = [
     "Seeded",
     "Source",
     "SystemSource",
+    "as_bytes",
     "barycentric_weights",
     "distinct",
     "in_parallel",

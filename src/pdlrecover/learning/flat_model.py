@@ -32,6 +32,9 @@ class FlatModel:
     def __init__(self, module: nn.Module, example_shape: tuple[int, ...]) -> None:
         self.example_shape = tuple(example_shape)
         self._module = copy.deepcopy(module).float()
+        self._untouched = copy.deepcopy(self._module)
+        """For copies: while a call is under way in another thread, the module's parameters are
+        replaced by what the call was given."""
         trainable = [(k, p) for k, p in self._module.named_parameters() if p.requires_grad]
         self._shapes = [(name, parameter.shape) for name, parameter in trainable]
         self.size = sum(parameter.numel() for _, parameter in trainable)
@@ -68,7 +71,7 @@ class FlatModel:
 
     def module_with(self, w: Weights) -> nn.Module:
         """Return a copy of the module that was given, with the weights w."""
-        module = copy.deepcopy(self._module)
+        module = copy.deepcopy(self._untouched)
         parts = self.parameters(as_tensor(w))
         with torch.no_grad():
             for name, parameter in module.named_parameters():

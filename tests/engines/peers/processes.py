@@ -11,10 +11,11 @@ import mishaps
 import numpy as np
 import whole_peers
 
+from pdlrecover.engines.peers.folder import HISTORY
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.operator.local_socket import ask
 from pdlrecover.engines.peers.runs.archive import TRAINING
-from pdlrecover.engines.peers.startup import HISTORY, verified
+from pdlrecover.engines.peers.startup import verified
 
 WAIT = 180
 """So many seconds are allowed for anything, on a machine with other work."""

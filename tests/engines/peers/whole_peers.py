@@ -13,18 +13,19 @@ from pdlrecover.engines.peers.federation.federation_file import write_federation
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.plan import Model, Recovery, Training
 from pdlrecover.engines.peers.federation.signatures import add_signature, sign_federation
+from pdlrecover.engines.peers.folder import IDENTITY, signatures_path
+from pdlrecover.engines.peers.folder import SETTINGS as SETTINGS_FILE
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.engines.peers.settings import (
-    FILE,
     Data,
     History,
     Listening,
     PeerSettings,
     write_settings,
 )
-from pdlrecover.engines.peers.startup import IDENTITY, Enrolment, signatures_path
+from pdlrecover.engines.peers.startup import PeerFiles
 from pdlrecover.recovery.methods import Settings
 
 PEERS, ROUNDS = 5, 10
@@ -92,7 +93,7 @@ def settle(place, peers=PEERS, **agreed):
 
 def write(folder, history, **tables):
     settings = PeerSettings(data=Data(source="own.npz"), history=history, **tables)
-    (folder / FILE).write_text(write_settings(settings))
+    (folder / SETTINGS_FILE).write_text(write_settings(settings))
 
 
 MADE = []
@@ -105,8 +106,8 @@ def peer(me, place, listen=None, **arguments):
     if listen:
         history = History(key_file=f"../keys/{NAMES[me]}.key")
         write(folder, history, network=Listening(listen=listen))
-    enrolment = Enrolment(place / "federation.toml", folder)
-    MADE.append(enrolment.peer(enrolment.archive(enrolment.storage_key()), **arguments))
+    files = PeerFiles(place / "federation.toml", folder)
+    MADE.append(files.peer(files.archive(files.storage_key()), **arguments))
     return MADE[-1]
 
 

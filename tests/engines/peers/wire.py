@@ -81,7 +81,7 @@ class Network:
         self.carry(peer, session, session.start(self.wire.now))
 
     def crash(self, peer, replacement):
-        """Replace a participant by one that knows nothing but its store."""
+        """Replace a session by one that knows nothing but its store."""
         self.sessions[peer] = replacement
         self.alive.discard(peer)
 

@@ -21,10 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pdlrecover.engines.peers.federation.file_mismatch import Disagreement
+from pdlrecover.engines.peers.folder import CONTROL
 from pdlrecover.engines.peers.operator.control import Control
 from pdlrecover.engines.peers.operator.local_socket import serve_control
 from pdlrecover.engines.peers.operator.metrics import serve_metrics
 from pdlrecover.engines.peers.operator.misconduct import KEPT_BLAMES, Misconduct
+from pdlrecover.engines.peers.operator.status import DONE
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol.effects import Blame, Compute, Halt, Note, Send
 from pdlrecover.engines.peers.protocol.messages import NOTHING
@@ -40,9 +42,6 @@ from pdlrecover.field import one_blas_thread
 LOG = logging.getLogger("pdlrecover.peer")
 GOSSIP_SECONDS = 2.0
 STATUS_SECONDS = 2.0
-CONTROL = "control"
-"""The local socket, in the peer's folder."""
-DONE = "done"
 
 
 class Peer:
@@ -82,7 +81,7 @@ class Peer:
             listen=listen,
             complain=self._refused,
         )
-        self.parts: dict[bytes, RunSession] = {}
+        self.sessions: dict[bytes, RunSession] = {}
         """This peer's part in each run that it has begun."""
         self.ended: dict[bytes, str] = {}
         """How each run came out: `done`, or why it stopped."""
@@ -100,13 +99,13 @@ class Peer:
         self._gossip_at = self._status_at = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
-        self._told_round: dict[bytes, int] = {}
-        self._told_participants: dict[bytes, frozenset[int]] = {}
+        self._logged_round: dict[bytes, int] = {}
+        self._logged_present: dict[bytes, frozenset[int]] = {}
         self._stopping = False
         self._failure: PDLRecoverError | None = None
 
     async def run(self) -> None:
-        """Work until told to stop; raise if there is no going on for this peer."""
+        """Work until `stop` is called; raise if there is no going on for this peer."""
         servers = []
         try:
             await self.network.start()
@@ -142,7 +141,7 @@ class Peer:
         return "training" if run == self.runs.training else f"recovery {run.hex()[:16]}"
 
     def say(self, outcomes: Sequence[Outgoing]) -> None:
-        """Carry out what the council wants, and begin what it has passed."""
+        """Carry out what was decided on removals, and begin the recoveries that have passed."""
         self._carry(NOTHING, outcomes)
         self._start_recoveries()
 
@@ -156,7 +155,7 @@ class Peer:
             self._message(source, data, now)
         elif event == "dealt":
             run, step, dealt = value
-            self._do(run, lambda p: p.contribute(step, dealt, now))
+            self._do(run, lambda session: session.contribute(step, dealt, now))
         elif event == "begun":
             run, outcomes = value
             del self._starting[run]
@@ -165,9 +164,9 @@ class Peer:
             run, error = value
             self._starting.pop(run, None)
             self._fail(run, error)
-        for run, session in list(self.parts.items()):
+        for run, session in list(self.sessions.items()):
             if self._is_under_way(run) and session.protocol.wake_at <= now:
-                self._do(run, lambda p: p.tick(now))
+                self._do(run, lambda session: session.tick(now))
         if now >= self._gossip_at:
             self._gossip_at = now + GOSSIP_SECONDS
             self._carry(NOTHING, self.removals.again())
@@ -189,7 +188,8 @@ class Peer:
 
         What is due is looked for after every event, so the alarm is set only before waiting.
         """
-        alarms = [p.protocol.wake_at for run, p in self.parts.items() if self._is_under_way(run)]
+        under_way = (each for run, each in self.sessions.items() if self._is_under_way(run))
+        alarms = [session.protocol.wake_at for session in under_way]
         due = min([*alarms, self._gossip_at, self._status_at])
         if self._alarm is None or due < self._alarm.when():
             self._silence()
@@ -217,14 +217,14 @@ class Peer:
             raise
         except Exception as error:  # nobody's message is to end this peer
             text = f"a message of {self.names[source]} could not be dealt with, which is a bug"
-            self.misconduct.tell(logging.ERROR, source, text, {"peer": source}, error)
+            self.misconduct.log(logging.ERROR, source, text, {"peer": source}, error)
 
     def _take(self, source: int, data: bytes, now: float) -> None:
         run = codec.peek_run(data)
         if self.disagreement.concerns(data):
             self._carry(NOTHING, self.disagreement.receive(data, source, now))
-        elif run in self.parts:
-            self._do(run, lambda p: p.receive(data, source, now))
+        elif run in self.sessions:
+            self._do(run, lambda session: session.receive(data, source, now))
         elif run == NOTHING:
             self.say(self.removals.receive(data, source))
         else:
@@ -252,7 +252,7 @@ class Peer:
 
     def _begin(self, run: bytes, session: RunSession) -> None:
         """Go through what is stored of a run, in a thread: it may be long."""
-        self.parts[run] = session
+        self.sessions[run] = session
         work = self._reporting(run, lambda: ("begun", (run, session.start(time.monotonic()))))
         self._starting[run] = asyncio.get_running_loop().run_in_executor(None, work)
 
@@ -263,10 +263,10 @@ class Peer:
         """
         if run in self._starting or self.ended.get(run, DONE) != DONE:
             return
-        session = self.parts[run]
+        session = self.sessions[run]
         try:
             self._carry(run, act(session))
-            self._tell_progress(run, session)
+            self._log_progress(run, session)
             if session.finished and run not in self.ended:
                 self._finish(run, session)
         except Exception as error:  # one run's trouble is not to end the others
@@ -293,11 +293,11 @@ class Peer:
                 case Blame(peer=peer, what=what, evidence=evidence):
                     self._blame(peer, what, evidence, run)
                 case Note(text=text, facts=facts):
-                    told = facts if run == NOTHING else {"run": run.hex()[:16], **facts}
+                    facts = facts if run == NOTHING else {"run": run.hex()[:16], **facts}
                     if isinstance(source := facts.get("peer"), int):
-                        self.misconduct.tell(logging.INFO, source, text, told)
+                        self.misconduct.log(logging.INFO, source, text, facts)
                     else:
-                        LOG.info("%s", text, extra={"facts": told})
+                        LOG.info("%s", text, extra={"facts": facts})
                 case Halt(why=why):
                     self._end(run, f"stopped: {why}")
 
@@ -321,7 +321,7 @@ class Peer:
     def _blame(
         self, peer: int, what: str, evidence: tuple[bytes, ...], run: bytes = NOTHING
     ) -> None:
-        step = self.parts[run].protocol.step if run in self.parts else 0
+        step = self.sessions[run].protocol.step if run in self.sessions else 0
         self.misconduct.blame(peer, what, evidence, (run, step))
 
     def _refused(self, peer: int | None, what: str) -> None:
@@ -331,26 +331,26 @@ class Peer:
         elif self.network.counts["refused"] <= KEPT_BLAMES:
             LOG.warning(what)
 
-    def _tell_progress(self, run: bytes, session: RunSession) -> None:
+    def _log_progress(self, run: bytes, session: RunSession) -> None:
         """Say about twenty times how far a run is."""
-        self._tell_participants(run, session)
+        self._log_present(run, session)
         done, rounds = session.driver.round, self.runs.rounds
-        told = self._told_round.get(run, 0)
-        if done >= told + max(1, rounds // 20) or (done == rounds and told < rounds):
-            self._told_round[run] = done
+        logged = self._logged_round.get(run, 0)
+        if done >= logged + max(1, rounds // 20) or (done == rounds and logged < rounds):
+            self._logged_round[run] = done
             facts = {"run": run.hex()[:16], "round": done, "rounds": rounds}
             LOG.info("%s: round %s of %s", self.title(run), done, rounds, extra={"facts": facts})
 
-    def _tell_participants(self, run: bytes, session: RunSession) -> None:
+    def _log_present(self, run: bytes, session: RunSession) -> None:
         """Say who is not in the sums any more, or is again."""
         participation = session.driver.participation
-        if not participation.rounds or participation.last == self._told_participants.get(run):
+        if not participation.rounds or participation.last == self._logged_present.get(run):
             return
         whole = frozenset(session.driver.context.peers)
-        if participation.last == whole and run not in self._told_participants:
-            self._told_participants[run] = whole
+        if participation.last == whole and run not in self._logged_present:
+            self._logged_present[run] = whole
             return
-        self._told_participants[run] = participation.last
+        self._logged_present[run] = participation.last
         absent = [self.names[peer] for peer in sorted(whole - participation.last)]
         facts = {"run": run.hex()[:16], "round": participation.since, "without": absent}
         who = f"without {', '.join(absent)} from here on" if absent else "with all peers again"
@@ -376,16 +376,16 @@ class Peer:
             self.runs.write_trained(session)
             self._end(run, DONE)
             kept_from = self.runs.store.shares_from(run)
-            self.removals.about(session.protocol.log, self.runs.dealers(), kept_from)
+            self.removals.training_ended(session.protocol.log, self.runs.dealers(), kept_from)
             self._start_recoveries()
         else:
-            self.runs.write_recovered(session, self.removals.removals[run])
+            self.runs.write_recovered(session, self.removals.known[run])
             self._end(run, DONE)
 
     def _start_recoveries(self) -> None:
         for removal in self.removals.passed():
             run = removal.proposal.digest
-            if run in self.parts or run in self.ended or self.runs.me not in removal.kept:
+            if run in self.sessions or run in self.ended or self.runs.me not in removal.kept:
                 continue
             facts = {"run": run.hex()[:16], "removal": run.hex()[:16]}
             text = "removal %s has passed, the recovery begins"

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from pdlrecover.decode import decode, parse_toml, toml_table
+from pdlrecover.engines.peers.folder import SETTINGS
 from pdlrecover.engines.peers.identity.member import split_address
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
-
-FILE = "peer.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,7 @@ class PeerSettings:
 
 def load_settings(folder: Path) -> PeerSettings:
     """Read the settings in a peer's folder."""
-    path = folder / FILE
+    path = folder / SETTINGS
     missing = "name the folder that `pdlrecover peer init` has made"
     text = read_text(path, PlanError, missing=missing)
     with about(path, PlanError):

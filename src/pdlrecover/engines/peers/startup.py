@@ -1,11 +1,5 @@
 """From the files of a peer to the running peer: its folder, and the federation file.
 
-    FOLDER/identity/    its keys (see `identity`)
-    FOLDER/peer.toml    its own settings (see `settings`)
-    FOLDER/history/     what it keeps, sealed (see `archive`)
-    federation.toml     what all have agreed on, and beside it
-    federation.signatures    who has signed that
-
 Steps: the keys, the federation and whether everybody has signed it, the data, the history's key,
 the history and whether it is whole. What is wrong is said before anything is sent.
 """
@@ -18,6 +12,7 @@ from pdlrecover.adversary import ATTACKS, Attack, build, strength_of
 from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.signatures import check_signatures
+from pdlrecover.engines.peers.folder import HISTORY, IDENTITY, signatures_path
 from pdlrecover.engines.peers.identity.keyring import Keyring
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import StorageKey, find_storage_key
@@ -35,12 +30,11 @@ from pdlrecover.history.sealed.records import Kind
 from pdlrecover.learning import Dataset, FlatModel, models
 
 LOG = logging.getLogger("pdlrecover.peer")
-IDENTITY, HISTORY = "identity", "history"
 
 Ask = Callable[[], str]
 
 
-class Enrolment:
+class PeerFiles:
     """One peer's files, read and checked."""
 
     def __init__(self, federation: Path, folder: Path) -> None:
@@ -102,18 +96,13 @@ class Enrolment:
             membership=self.membership,
             model=self.model,
             data=self.data,
-            crypto=Keyring.of(self.identity, self.membership),
+            crypto=Keyring.of(self.identity, members),
             store=archive,
             folder=self.folder,
             attack=self.attack,
         )
         listen = self.settings.network.listen
         return Peer(runs, tls=tls, limits=limits, listen=listen, metrics_port=metrics_port)
-
-
-def signatures_path(federation: Path) -> Path:
-    """Return where the signatures of a federation file are."""
-    return federation.with_suffix(".signatures")
 
 
 def check_agreement(federation: Path, membership: Membership) -> None:

@@ -203,11 +203,6 @@ def fingerprint(record: bytes | bytearray | memoryview) -> str:
     return (bytes(record[:NONCE]) + bytes(record[-TAG:])).hex()
 
 
-def as_bytes(array: NDArray[Any]) -> memoryview:
-    """Return the little-endian bytes of an array of 8-byte numbers."""
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).view(np.uint8).data
-
-
 def _name(name: str) -> bytes:
     encoded = name.encode()
     if not 0 < len(encoded) <= NAME_LENGTH:

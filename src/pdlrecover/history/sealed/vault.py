@@ -28,14 +28,13 @@ from cryptography.exceptions import InvalidTag
 from numpy.typing import NDArray
 
 from pdlrecover.errors import HistoryError
-from pdlrecover.field import F61, Elements
+from pdlrecover.field import F61, Elements, as_bytes
 from pdlrecover.field.product import reduce_in_place
 from pdlrecover.history.sealed.chain import Head
 from pdlrecover.history.sealed.journal import Content, Journal
 from pdlrecover.history.sealed.records import (
     Kind,
     VaultLayout,
-    as_bytes,
     evidence_key,
     fingerprint,
     round_key,

@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from bodies import BODIES
+from hospitals import HEART, NAMES, PEERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_codec import BODIES
-from test_membership import HEART, NAMES, PEERS
 
 from pdlrecover.engines.peers.federation.file_mismatch import AGAIN, Disagreement
 from pdlrecover.engines.peers.identity.keyring import Keyring
@@ -25,7 +25,7 @@ def context(me, membership):
         me=me,
         peers=tuple(range(len(NAMES))),
         scheme=membership.scheme,
-        crypto=Keyring.of(IDENTITIES[me], membership),
+        crypto=Keyring.of(IDENTITIES[me], membership.peers),
         federation=membership.digest,
         run=NOTHING,
     )

@@ -4,6 +4,7 @@ import tomllib
 from dataclasses import replace
 
 import pytest
+from hospitals import HEART, MEMBERS, NAMES, PEERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,22 +26,8 @@ from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.errors import MembershipError
 from pdlrecover.recovery.optimizers import Adam
-from pdlrecover.sharing import Tolerance
 
-NAMES = ("hospital-c", "hospital-a", "hospital-b", "hospital-d", "hospital-e")
-PEERS = [Identity.generate(name) for name in NAMES]
 OTHER = Identity.generate("hospital-b")
-MEMBERS = tuple(p.member(f"{p.name}.example.org:7400") for p in PEERS)
-
-HEART = Membership(
-    name="heart",
-    peers=MEMBERS,
-    tolerance=Tolerance(colluders=1, dropouts=1, liars=1),
-    model=Model(name="mlp-32", shape=(8, 8), classes=10),
-    training=Training(rounds=300, samples=5000, optimizer="adam", learning_rate=0.003),
-    recovery=Recovery(block=3),
-    deadlines=Deadlines(dealing=90),
-)
 TEXT = write_federation(HEART)
 
 

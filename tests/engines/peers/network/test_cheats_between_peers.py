@@ -14,11 +14,11 @@ import grpc
 import numpy as np
 import pytest
 import whole_peers
+from cheats import changed, proven, rows_of
 from loopback import issued, until
-from test_cheats import changed, proven, rows_of
 
 from pdlrecover import Tolerance
-from pdlrecover.cli.peer_run import _lines
+from pdlrecover.cli.peer_status import _lines
 from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.identity.keyring import Signers
 from pdlrecover.engines.peers.identity.own_keys import Identity
@@ -71,9 +71,7 @@ def lived(place, corrupt=lambda peers: None, afterwards=None):
             models=[
                 whole_peers.weights(trained(place, me).with_suffix(".safetensors")) for me in HONEST
             ],
-            blames={
-                me: [(b["peer"], b["what"]) for b in peers[me].misconduct.blames] for me in HONEST
-            },
+            blames={me: [(b.peer, b.what) for b in peers[me].misconduct.blames] for me in HONEST},
             caught={me: list(peers[me].misconduct.caught) for me in HONEST},
             status={me: "\n".join(_lines(peers[me].control.status(), True)) for me in HONEST},
             dealers=dealers,
@@ -131,7 +129,7 @@ def assert_caught(told, what, by=HONEST):
 def assert_proven(place, by=HONEST):
     """Check that what these peers have kept on disk proves the cheat to whoever has its key."""
     membership = load_federation(place / "federation.toml")
-    verify = Signers.of(membership).verify
+    verify = Signers.of(membership.peers).verify
     for me in by:
         files = sorted((place / whole_peers.NAMES[me] / "evidence").iterdir())
         pieces = itertools.groupby(files, lambda path: path.name.rsplit("-", 1)[0])
@@ -179,7 +177,9 @@ def test_an_inconsistent_dealing(tmp_path, caplog):
                 dealt = job.deal(binding, seed)
                 private = list(dealt.private)
                 private[1] = changed(private[1], np.array(1))
-                return proven(cheat.parts[run].task.kind, binding, private, rows_of(dealt.private))
+                return proven(
+                    cheat.sessions[run].task.kind, binding, private, rows_of(dealt.private)
+                )
 
             compute(run, replace(job, deal=deal))
 
@@ -212,13 +212,13 @@ def test_different_shares_for_different_peers(tmp_path, caplog):
         cheat, place = peers[CHEAT], envelope.header
         binding, twin = dealing.binding_of(place, CHEAT), twins[place.step]
         digest = twin.public.digest(binding, masks=False)
-        crypto, part = cheat.runs._crypto, cheat.parts[place.run]
-        sealed_for = part.protocol.current.holdings.seal_context(CHEAT, to)
+        crypto, part = cheat.runs._crypto, cheat.sessions[place.run]
+        bound_to = part.protocol.current.holdings.seal_context(CHEAT, to)
         body = m.Dealing(
             commitments=twin.public.commitments,
             proof=twin.public.proof,
             statement=crypto.sign(dealing.statement(binding, digest)),
-            sealed=crypto.seal(to, twin.private[to], sealed_for),
+            sealed=crypto.seal(to, twin.private[to], bound_to),
         )
         return [resigned(peers, envelope, body)]
 
@@ -340,14 +340,8 @@ def test_strangers_oversize_messages_and_forged_approvals(tmp_path, caplog):
         await refused(peers, made_key, made)
         assert delivered == [CHEAT]
 
-        log = peers[0].parts[peers[0].runs.training].protocol.log
-        proposal = m.RemovalProposal(
-            removed=(0,),
-            reason="malicious",
-            method="pdlrecover",
-            accept_differencing=False,
-            after=log,
-            settings=peers[0].removals.settings,
+        proposal = peers[0].removals.draft(
+            [0], reason="malicious", method="pdlrecover", accept_differencing=False
         )
         approval = m.Approval(removal=proposal.digest)
         for to in HONEST:
@@ -358,20 +352,20 @@ def test_strangers_oversize_messages_and_forged_approvals(tmp_path, caplog):
                 peers[CHEAT].network.send(to, forged(peers, approval, CHEAT, signer=sender))
             for _ in range(3):
                 peers[CHEAT].network.send(to, forged(peers, approval, CHEAT))
-        known = lambda me: peers[me].removals.removals.get(proposal.digest)  # noqa: E731
+        known = lambda me: peers[me].removals.known.get(proposal.digest)  # noqa: E731
         await until(lambda: all(known(me) and known(me).approvals for me in HONEST))
         await asyncio.sleep(0.5)
         for me in HONEST:
             assert list(known(me).approvals) == [CHEAT]
-            assert proposal.digest not in peers[me].parts
+            assert proposal.digest not in peers[me].sessions
         await recover(peers)
 
     async def recover(peers):
         """The honest peers remove the cheat as ever."""
         order = {"do": "propose-removal", "removed": [NAME], "reason": "malicious"}
-        name = peers[0].control.command(order)["removal"]
+        name = peers[0].control.command(order).removal
         for me in (1, 2):
-            await until(lambda me=me: bytes.fromhex(name) in peers[me].removals.removals)
+            await until(lambda me=me: bytes.fromhex(name) in peers[me].removals.known)
             peers[me].control.command({"do": "approve", "removal": name})
         file = f"recovered-{name[:16]}.json"
         await until(

@@ -20,15 +20,17 @@ import whole_peers
 from test_cli import run
 
 from pdlrecover.cli import removals
-from pdlrecover.cli.peer_run import ask_new_passphrase, ask_passphrase
+from pdlrecover.cli.common import ask_passphrase
+from pdlrecover.cli.peer_run import ask_new_passphrase
 from pdlrecover.engines.peers.identity.invitation import invite
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import VARIABLE
 from pdlrecover.engines.peers.operator.control import one_removal
+from pdlrecover.engines.peers.operator.status import Proposed
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.settings import Data, PeerSettings, load_settings, write_settings
-from pdlrecover.engines.peers.startup import Enrolment
+from pdlrecover.engines.peers.startup import PeerFiles
 from pdlrecover.errors import PlanError
 from pdlrecover.history.sealed.records import Kind, round_key
 
@@ -85,7 +87,7 @@ def test_from_nothing_to_a_signed_federation(tmp_path):
     refused(started(tmp_path, "a"), "c has not signed", "pdlrecover peer sign")
     signed = run("peer", "sign", file, str(tmp_path / "c"))
     assert "everybody has signed" in signed.stderr
-    assert Enrolment(Path(file), tmp_path / "a").me == 0
+    assert PeerFiles(Path(file), tmp_path / "a").me == 0
 
 
 def test_federation_files_that_differ_are_told_by_field(place):
@@ -269,8 +271,8 @@ def test_a_port_in_use_is_said(place):
 
 def archived(place, name="ash"):
     """Give a peer a history of no rounds."""
-    enrolment = Enrolment(place / "federation.toml", place / name)
-    enrolment.archive(enrolment.storage_key()).close()
+    files = PeerFiles(place / "federation.toml", place / name)
+    files.archive(files.storage_key()).close()
     return place / name / "history" / "training"
 
 
@@ -287,13 +289,13 @@ def test_a_wrong_key_does_not_open_a_history(place, monkeypatch):
 
 
 def test_a_damaged_history_is_found_before_the_peer_starts(place):
-    enrolment = Enrolment(place / "federation.toml", place / "ash")
-    archive = enrolment.archive(enrolment.storage_key())
+    files = PeerFiles(place / "federation.toml", place / "ash")
+    archive = files.archive(files.storage_key())
     from pdlrecover.engines.peers.protocol.messages import LogEntry
 
     for t in range(3):
         entry = LogEntry(dealers=(), values=np.arange(3) + t)
-        archive.commit(archive._training, entry, {}, np.zeros(enrolment.model.size))
+        archive.commit(archive._training, entry, {}, np.zeros(files.model.size))
     archive.close()
     folder = place / "ash" / "history" / "training"
     whole = run("history", "verify", str(place / "ash"))
@@ -391,7 +393,7 @@ def test_the_demonstration_ends_well_and_leaves_no_process(tmp_path):
     ],
 )
 def test_a_removal_that_is_proposed_again_is_said_to_be_done(monkeypatch, outcome, words):
-    answer = {"removal": "ab" * 32, "outcome": outcome}
+    answer = Proposed(removal="ab" * 32, outcome=outcome)
     monkeypatch.setattr(removals, "command", lambda *_, **__: answer)
     told = run("peer", "propose-removal", "ash", "--peers", "fir", "--reason", "malicious")
     assert (told.returncode, told.stdout) == (0, "ab" * 8 + "\n")
@@ -445,6 +447,6 @@ def test_the_passphrase_of_a_new_history_is_asked_twice(monkeypatch):
 
 
 def test_a_peer_knows_whether_it_has_a_history(place):
-    assert not Enrolment(place / "federation.toml", place / "ash").has_history
+    assert not PeerFiles(place / "federation.toml", place / "ash").has_history
     archived(place)
-    assert Enrolment(place / "federation.toml", place / "ash").has_history
+    assert PeerFiles(place / "federation.toml", place / "ash").has_history

@@ -32,7 +32,7 @@ from processes import Processes, same
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.federation.plan import Model
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
-from pdlrecover.engines.peers.startup import Enrolment
+from pdlrecover.engines.peers.startup import PeerFiles
 
 pytestmark = pytest.mark.slow
 
@@ -71,8 +71,8 @@ def model_of(place, peers, name="trained"):
 
 def dealers(place, me, run=None):
     """Return whose dealings each step added up, by a stopped peer's history."""
-    enrolment = Enrolment(place.federation, place.folder(me))
-    archive = enrolment.archive(enrolment.storage_key())
+    files = PeerFiles(place.federation, place.folder(me))
+    archive = files.archive(files.storage_key())
     found = run or archive._training
     log = [archive.dealers(found, step) for step in range(len(archive.log(found)))]
     archive.close()

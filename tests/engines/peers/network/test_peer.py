@@ -12,12 +12,12 @@ import pytest
 import whole_peers
 from loopback import free_addresses, until
 
-from pdlrecover.cli.peer_run import _lines
+from pdlrecover.cli.peer_status import _lines
 from pdlrecover.engines.peers.operator import misconduct
 from pdlrecover.engines.peers.operator.local_socket import ask
 from pdlrecover.engines.peers.operator.metrics import METRICS
 from pdlrecover.engines.peers.protocol.effects import Blame, Note
-from pdlrecover.engines.peers.protocol.messages import NOTHING, Position, RemovalProposal
+from pdlrecover.engines.peers.protocol.messages import NOTHING, Position
 from pdlrecover.engines.peers.settings import History
 from pdlrecover.engines.peers.transport.inbox import Inbox
 from pdlrecover.engines.peers.transport.link import Limits
@@ -61,13 +61,13 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         proposed = await ask(folders[0] / "control", removal)
         assert proposed["outcome"] is None
         name = proposed["removal"]
-        await until(lambda: len(peers[3].control.status()["removals"]) == 1)
+        await until(lambda: len(peers[3].control.status().removals) == 1)
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": "00"})
         assert "no removal '00' is known here; known are" in voted["error"]
         voted = await ask(folders[3] / "control", {"do": "approve", "removal": name[:12]})
         assert "has no vote" in voted["error"]
         for me in (2, 4):
-            await until(lambda me=me: len(peers[me].control.status()["removals"]) == 1)
+            await until(lambda me=me: len(peers[me].control.status().removals) == 1)
             assert not list(folders[0].glob("recovered-*"))
             await ask(folders[me] / "control", {"do": "approve", "removal": name[:12]})
         kept = [folders[me] for me in (0, 2, 4)]
@@ -170,7 +170,7 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
         peers.append(whole_peers.peer(4, tmp_path))
         tasks.append(asyncio.create_task(peers[4].run()))
         await until(all_have(folders, "trained.safetensors"))
-        logs = {next(iter(p.parts.values())).protocol.log for p in peers}
+        logs = {next(iter(p.sessions.values())).protocol.log for p in peers}
         assert len(logs) == 1
         removal = {"do": "propose-removal", "removed": ["ash", "birch"], "reason": "malicious"}
         refused = await ask(folders[2] / "control", removal)
@@ -178,7 +178,7 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
         removal["removed"] = ["ash"]
         name = (await ask(folders[2] / "control", removal))["removal"]
         for me in (3, 4):
-            await until(lambda me=me: peers[me].control.status()["removals"])
+            await until(lambda me=me: peers[me].control.status().removals)
             await ask(folders[me] / "control", {"do": "approve", "removal": name})
         await until(all_have(folders[1:], "recovered-*.json"))
         await close(peers, tasks)
@@ -204,7 +204,7 @@ def test_with_few_rounds_kept_replays_are_refused_and_retraining_recovers(tmp_pa
         assert "rounds 1 to 7, which this peer has dropped" in refused["error"]
         proposed = await ask(folders[0] / "control", {**removal, "method": "retrain"})
         for me in (2, 4):
-            await until(lambda me=me: peers[me].control.status()["removals"])
+            await until(lambda me=me: peers[me].control.status().removals)
             await ask(folders[me] / "control", {"do": "approve", "removal": proposed["removal"]})
         kept = [folders[me] for me in (0, 2, 4)]
         await until(all_have(kept, "recovered-*.json"))
@@ -226,17 +226,17 @@ def test_who_is_not_in_the_sums_is_said_once_and_shown(tmp_path, caplog):
         whole_peers.settle(tmp_path)
         lone = whole_peers.peer(0, tmp_path)
         task = asyncio.create_task(lone.run())
-        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
-        training = lone.parts[lone.runs.training]
+        await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
+        training = lone.sessions[lone.runs.training]
         for t, dealers in enumerate([EVERYBODY, (0, 1, 2), (0, 1, 2), EVERYBODY]):
             training.driver.participation.deal(t, dealers)
-            lone._tell_progress(lone.runs.training, training)
-        told = lone.control.status()["runs"][lone.runs.training.hex()[:16]]
+            lone._log_progress(lone.runs.training, training)
+        status = lone.control.status().runs[lone.runs.training.hex()[:16]]
         await close([lone], [task])
-        return told
+        return status
 
-    told = asyncio.run(story())
-    assert (told["exact_rounds"], told["dealt"]["ash"], told["dealt"]["elm"]) == (4, 4, 2)
+    status = asyncio.run(story())
+    assert (status.exact_rounds, status.dealt["ash"], status.dealt["elm"]) == (4, 4, 2)
     said = [line for line in caplog.messages if "round" in line and "with" in line]
     assert said == [
         "training: round 1 without elm, fir from here on",
@@ -251,16 +251,11 @@ def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_
         whole_peers.settle(tmp_path)
         lone, other = whole_peers.peer(0, tmp_path), whole_peers.peer(1, tmp_path)
         task = asyncio.create_task(lone.run())
-        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
-        lone.removals.about(log, [EVERYBODY] * whole_peers.ROUNDS)
+        await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
+        lone.removals.training_ended(log, [EVERYBODY] * whole_peers.ROUNDS)
         context = other.runs.context(NOTHING, EVERYBODY)
-        bad = RemovalProposal(
-            removed=(3,),
-            reason="😀" * 250,
-            method="pdlrecover",
-            accept_differencing=False,
-            after=log,
-            settings=lone.removals.settings,
+        bad = lone.removals.draft(
+            [3], reason="😀" * 250, method="pdlrecover", accept_differencing=False
         )
         place = context.place(0, log, NOTHING, 0)
         await lone._receive(1, context.send(place, bad, 0).data)
@@ -357,8 +352,8 @@ def test_a_stopped_run_takes_no_messages(tmp_path):
         whole_peers.settle(tmp_path)
         lone = whole_peers.peer(0, tmp_path)
         task = asyncio.create_task(lone.run())
-        await until(lambda: lone.runs.training in lone.parts and not lone._starting)
-        lone.parts[lone.runs.training].receive = lambda *_: taken.append(1) or []
+        await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
+        lone.sessions[lone.runs.training].receive = lambda *_: taken.append(1) or []
         context = lone.runs.context(lone.runs.training, EVERYBODY)
         place = context.place(0, NOTHING, NOTHING, 0)
         message = context.send(place, Position(reply=False), 1).data
@@ -411,7 +406,7 @@ def test_a_cheat_cannot_fill_the_disk_with_evidence_or_the_log_with_blames(
     for i in range(200):
         lone._carry(NOTHING, [Blame(peer=1, what="signed two", evidence=(bytes([i]) * 999,) * 2)])
     assert len(list((tmp_path / "ash" / "evidence").iterdir())) == 2
-    assert len(caplog.records) == misconduct.TOLD_BLAMES + 1
+    assert len(caplog.records) == misconduct.LOGGED_BLAMES + 1
     monkeypatch.setattr(misconduct, "KEPT_EVIDENCE_BYTES", 10_000)
     for i in range(200):
         lone._carry(NOTHING, [Blame(peer=2, what=f"cheat {i}", evidence=(bytes(999),) * 2)])
@@ -426,13 +421,13 @@ def test_who_sent_wrong_sub_secrets_is_still_named_after_a_restart(tmp_path):
         lone._carry(NOTHING, [Blame(peer=1, what=f"sent garbage {i}")])
     lone.runs.store.close()
     lone = whole_peers.peer(0, tmp_path)
-    told = lone.control.status()
+    status = lone.control.status()
     lone.runs.store.close()
-    named = [(each["peer"], each["what"]) for each in told["named"]]
+    named = [(each.peer, each.what) for each in status.named]
     assert ("elm", "sent a wrong sub-secret") in named
     assert len(named) == 1 + misconduct.KEPT_NAMES
-    assert not told["caught"]
-    assert any("elm (sent a wrong sub-secret)" in line for line in _lines(told, True))
+    assert not status.caught
+    assert any("elm (sent a wrong sub-secret)" in line for line in _lines(status, True))
 
 
 def test_a_model_that_cannot_be_written_ends_the_peer_with_a_sentence(tmp_path, monkeypatch):

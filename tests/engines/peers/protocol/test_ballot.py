@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdlrecover.engines.peers.protocol.ballot import MAX_VIEWS, Ballot, leaders, words
+from pdlrecover.engines.peers.protocol.ballot import MAX_VIEWS, Ballot, leaders
 from pdlrecover.engines.peers.protocol.messages import Held, Proposal, Vote
 
 PEERS, LIARS = tuple(range(7)), 1
@@ -32,20 +32,20 @@ def test_a_proposal_that_all_accept_is_settled_in_the_first_view():
         if me:
             box.hear_proposal(0, proposal)
     for _ in range(2):
-        votes = [(me, vote) for me, box in boxes.items() for vote in box.act(everything)]
+        votes = [(me, vote) for me, box in boxes.items() for vote in box.vote(everything)]
         for box in boxes.values():
             for sender, vote in votes:
                 if sender != box.me:
                     box.hear_vote(sender, vote)
     for box in boxes.values():
-        box.act(everything)
+        box.vote(everything)
         assert box.settled == proposal
 
 
 def test_only_the_leader_of_a_view_proposes_in_it():
     box = ballot(3)
     box.hear_proposal(1, Proposal(view=0, since=-1, dealers=dealers(1)))
-    assert box.act(everything) == []
+    assert box.vote(everything) == []
 
 
 def test_who_is_locked_votes_for_another_set_only_when_a_later_quorum_is_shown():
@@ -54,17 +54,17 @@ def test_who_is_locked_votes_for_another_set_only_when_a_later_quorum_is_shown()
     box.hear_proposal(0, first)
     for peer in range(QUORUM):
         box.hear_vote(peer, Vote(view=0, final=False, choice=first.choice))
-    assert [v.final for v in box.act(everything)] == [False, True]
+    assert [v.final for v in box.vote(everything)] == [False, True]
     box.next_view()
     other = Proposal(view=1, since=-1, dealers=dealers(2, 3))
     box.hear_proposal(1, other)
-    assert box.act(everything) == []
+    assert box.vote(everything) == []
     box.next_view()
     box.hear_proposal(2, Proposal(view=2, since=1, dealers=other.dealers))
-    assert box.act(everything) == []
+    assert box.vote(everything) == []
     for peer in range(QUORUM):
         box.hear_vote(peer, Vote(view=1, final=False, choice=other.choice))
-    assert [v.choice for v in box.act(everything)] == [other.choice]
+    assert [v.choice for v in box.vote(everything)] == [other.choice]
 
 
 def test_a_restarted_peer_keeps_its_lock_and_its_votes_and_says_nothing_else_in_their_view():
@@ -73,25 +73,25 @@ def test_a_restarted_peer_keeps_its_lock_and_its_votes_and_says_nothing_else_in_
     box.hear_proposal(0, first)
     for peer in range(QUORUM):
         box.hear_vote(peer, Vote(view=0, final=False, choice=first.choice))
-    box.act(everything)
+    box.vote(everything)
     again = ballot(6)
-    again.restore(box.saved())
+    again.restore(box.record())
     assert again.view == 1
     assert again.cast == box.cast
     again.hear_proposal(1, Proposal(view=1, since=-1, dealers=dealers(2)))
-    assert again.act(everything) == []
+    assert again.vote(everything) == []
 
 
 def test_a_set_that_a_peer_voted_for_first_can_be_settled_there_after_a_crash():
     box = ballot(6)
     first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
     box.hear_proposal(0, first)
-    assert [vote.final for vote in box.act(everything)] == [False]
+    assert [vote.final for vote in box.vote(everything)] == [False]
     again = ballot(6)
-    again.restore(box.saved())
+    again.restore(box.record())
     for peer in range(QUORUM):
         again.hear_vote(peer, Vote(view=0, final=True, choice=first.choice))
-    again.act(everything)
+    again.vote(everything)
     assert again.settled == first
 
 
@@ -102,10 +102,10 @@ def test_a_set_is_settled_in_the_view_of_the_votes_whichever_proposal_of_it_is_k
     for peer in range(QUORUM - 1):
         box.hear_vote(peer, Vote(view=0, final=True, choice=first.choice))
     box.hear_vote(QUORUM, Vote(view=1, final=True, choice=first.choice))
-    box.act(everything)
+    box.vote(everything)
     assert box.settled is None
     box.hear_vote(QUORUM - 1, Vote(view=0, final=True, choice=first.choice))
-    box.act(everything)
+    box.vote(everything)
     assert box.settled.dealers == first.dealers
 
 
@@ -113,10 +113,10 @@ def test_a_leader_that_was_restarted_says_its_proposal_again_and_makes_no_other_
     box = ballot(0)
     proposal = box.propose(dealers(0, 1))
     again = ballot(0)
-    again.restore(box.saved())
+    again.restore(box.record())
     assert again.proposed == proposal
     assert again.view == 1
-    assert words(box.saved()) == ((), proposal)
+    assert (box.record().cast, box.record().proposed) == ((), proposal)
 
 
 def test_who_said_nothing_in_a_view_is_still_in_it_after_a_crash():
@@ -124,7 +124,7 @@ def test_who_said_nothing_in_a_view_is_still_in_it_after_a_crash():
     for _ in range(5):
         box.next_view()
         again = ballot(6)
-        again.restore(box.saved())
+        again.restore(box.record())
         assert again.view == box.view
         box = again
 
@@ -155,15 +155,15 @@ def test_a_lock_survives_with_its_set_which_is_proposed_and_voted_for_though_a_d
     box.hear_proposal(0, first)
     for peer in range(QUORUM):
         box.hear_vote(peer, Vote(view=0, final=False, choice=first.choice))
-    box.act(everything)
+    box.vote(everything)
     again = ballot(6)
-    again.restore(box.saved())
+    again.restore(box.record())
     assert again.is_bound
     again.view = 6
     proposal = again.propose(())
     assert (proposal.since, proposal.dealers) == (0, first.dealers)
-    assert again.act(lambda proposal: False) == []
-    (vote,) = again.act(lambda proposal: False, held=everything)
+    assert again.vote(lambda proposal: False) == []
+    (vote,) = again.vote(lambda proposal: False, holds=everything)
     assert vote == Vote(view=6, final=False, choice=first.choice)
 
 
@@ -214,7 +214,7 @@ def settled_in(seed):
         box = boxes[me]
         if box.must_propose:
             tell(me, box.propose(dealers(me, rng.randrange(9))))
-        for vote in box.act(everything):
+        for vote in box.vote(everything):
             tell(me, vote)
         if box.settled:
             settled.add(box.settled.choice)
@@ -231,7 +231,7 @@ def settled_in(seed):
             me = rng.choice(list(boxes))
             if rng.random() < 0.2:
                 renewed = ballot(me)
-                renewed.restore(boxes[me].saved())
+                renewed.restore(boxes[me].record())
                 boxes[me] = renewed
             else:
                 boxes[me].next_view()

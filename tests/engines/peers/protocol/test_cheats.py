@@ -1,25 +1,27 @@
 """Each cheat is refused and its author named, and the honest peers come to their model."""
 
-import hashlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from cheats import (
+    CHEAT,
+    HONEST,
+    PEERS,
+    ROUNDS,
+    TOLERANCE,
+    changed,
+    proven,
+    rows_of,
+    with_dealer,
+)
 from wire import FEDERATION, KEYS, TRAINING, Setup, Wire, same_models
 
-from pdlrecover import Tolerance
 from pdlrecover.engines.peers.identity.keyring import Signers
-from pdlrecover.engines.peers.protocol import codec, dealing, evidence
+from pdlrecover.engines.peers.protocol import codec, evidence
 from pdlrecover.engines.peers.protocol import messages as m
-from pdlrecover.engines.peers.protocol.dealing import NONCE_BYTES, Dealt, Public
 from pdlrecover.engines.peers.protocol.run_protocol import LONGEST
 from pdlrecover.field import F61, Seeded
-
-ROUNDS = 3
-CHEAT = 3
-PEERS = 7
-TOLERANCE = Tolerance(colluders=1, dropouts=2, liars=1)
-HONEST = [p for p in range(PEERS) if p != CHEAT]
 
 
 @pytest.fixture(scope="module")
@@ -94,34 +96,6 @@ def test_a_sub_secret_of_the_wrong_size_is_refused(honest):
     np.testing.assert_array_equal(same_models(network, HONEST), honest)
     assert blamed_for(network, "wrong size")  # by those whom it reached before they had opened
     assert network.blamed() == {CHEAT}
-
-
-def with_dealer(change):
-    """Train with a peer that deals otherwise than it should."""
-    setup = Setup(PEERS, TOLERANCE)
-    network = setup.train(Wire(), rounds=ROUNDS, run=False)
-    cheat = network.sessions[CHEAT]
-    cheat.deal = lambda job: change(cheat.task.kind, job.binding, job.run())
-    network.run(done=lambda: all(network.sessions[p].finished for p in HONEST), until=500)
-    same_models(network, HONEST)
-    return setup, network
-
-
-def rows_of(private):
-    return [np.frombuffer(p[NONCE_BYTES:], dtype="<i8").astype(np.int64) for p in private]
-
-
-def proven(kind, binding, private, rows):
-    """Return a dealing that commits to some rows, with the proof that other rows would have."""
-    commitments = b"".join(hashlib.sha256(b"pdlrecover row" + p).digest() for p in private)
-    shares, random = np.split(np.stack(rows[: kind.degree + 1]), [kind.blocks], axis=1)
-    proof = dealing._combined(kind, binding, commitments, shares, random).ravel()
-    return Dealt(public=Public(commitments=commitments, proof=proof), private=tuple(private))
-
-
-def changed(private, by):
-    row = rows_of([private])[0]
-    return private[:NONCE_BYTES] + F61.add(row, by).astype("<i8").tobytes()
 
 
 def left_out(setup):
@@ -321,10 +295,10 @@ def test_a_true_row_of_an_honest_dealer_accuses_nobody(honest):
     setup = Setup(PEERS, TOLERANCE)
     network = setup.train(Wire(), rounds=ROUNDS, run=False)
     network.run(done=lambda: network.sessions[CHEAT].protocol.current.state.name == "AGREEING")
-    binding = network.sessions[CHEAT].protocol.current
+    step = network.sessions[CHEAT].protocol.current
     data = next(d for s, to, k, d in network.wire.sent if k == "Dealing" and s == 0 and to == CHEAT)
     body = codec.decode(data).body
-    private = KEYS[CHEAT].unseal(body.sealed, binding.holdings.seal_context(0, CHEAT))
+    private = KEYS[CHEAT].unseal(body.sealed, step.holdings.seal_context(0, CHEAT))
     accusation = m.Misdealt(
         dealer=0,
         commitments=body.commitments,
@@ -332,7 +306,7 @@ def test_a_true_row_of_an_honest_dealer_accuses_nobody(honest):
         statement=body.statement,
         private=private,
     )
-    network.carry(CHEAT, None, binding.context.broadcast(binding.place, accusation))
+    network.carry(CHEAT, None, step.context.broadcast(step.place, accusation))
     network.run()
     np.testing.assert_array_equal(same_models(network), honest)
     assert blamed_for(network, "accused an honest dealer") == {(p, CHEAT) for p in HONEST}
@@ -344,7 +318,7 @@ def test_bytes_moved_between_the_public_parts_accuse_nobody(honest, moved):
     setup = Setup(PEERS, TOLERANCE)
     network = setup.train(Wire(), rounds=ROUNDS, run=False)
     network.run(done=lambda: network.sessions[CHEAT].protocol.current.state.name == "AGREEING")
-    binding = network.sessions[CHEAT].protocol.current
+    step = network.sessions[CHEAT].protocol.current
     data = next(d for s, to, k, d in network.wire.sent if k == "Dealing" and s == 0 and to == CHEAT)
     body = codec.decode(data).body
     told = body.commitments + body.proof.astype("<i8").tobytes()
@@ -354,9 +328,9 @@ def test_bytes_moved_between_the_public_parts_accuse_nobody(honest, moved):
         commitments=told[:border],
         proof=F61.elements(np.frombuffer(told[border:], dtype="<i8") % F61.modulus),
         statement=body.statement,
-        private=KEYS[CHEAT].unseal(body.sealed, binding.holdings.seal_context(0, CHEAT)),
+        private=KEYS[CHEAT].unseal(body.sealed, step.holdings.seal_context(0, CHEAT)),
     )
-    network.carry(CHEAT, None, binding.context.broadcast(binding.place, accusation))
+    network.carry(CHEAT, None, step.context.broadcast(step.place, accusation))
     network.run()
     np.testing.assert_array_equal(same_models(network), honest)
     assert network.blamed() == {CHEAT}

@@ -1,7 +1,11 @@
+import hashlib
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from bodies import BODIES, HEADERS, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,75 +14,21 @@ from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.errors import CodecError
 from pdlrecover.field import Q
 
-DIGEST = st.binary(min_size=32, max_size=32)
-SIGNATURE = st.binary(min_size=64, max_size=64)
-ELEMENTS = st.lists(st.integers(0, Q - 1), max_size=5).map(lambda x: np.array(x, dtype=np.int64))
-INTEGERS = st.lists(st.integers(-(Q // 2), Q // 2), max_size=5).map(
-    lambda x: np.array(x, dtype=np.int64)
-)
-PEER = st.integers(0, 0xFFFF)
-VIEW = st.integers(-1, 1 << 30)
-HELD = st.lists(st.builds(m.Held, dealer=PEER, digest=DIGEST), max_size=4).map(tuple)
-COMMITMENTS = st.lists(DIGEST, max_size=4).map(b"".join)
-ENTRY = st.builds(m.LogEntry, dealers=HELD, values=INTEGERS)
-BODIES = st.one_of(
-    st.builds(
-        m.Dealing,
-        commitments=COMMITMENTS,
-        proof=ELEMENTS,
-        statement=SIGNATURE,
-        sealed=st.binary(max_size=50),
-    ),
-    st.builds(
-        m.Receipt, view=VIEW, held=HELD, statements=st.lists(SIGNATURE, max_size=3).map(tuple)
-    ),
-    st.builds(m.Proposal, view=VIEW, since=VIEW, dealers=HELD),
-    st.builds(m.Vote, view=VIEW, final=st.booleans(), choice=DIGEST),
-    st.builds(m.SubSecret, choice=DIGEST, values=ELEMENTS),
-    st.builds(m.Position, reply=st.booleans()),
-    st.builds(m.Fetch, first=st.integers(0, 1 << 40)),
-    st.builds(
-        m.Answers, first=st.integers(0, 1 << 40), entries=st.lists(ENTRY, max_size=3).map(tuple)
-    ),
-    st.builds(
-        m.Misdealt,
-        dealer=PEER,
-        commitments=COMMITMENTS,
-        proof=ELEMENTS,
-        statement=SIGNATURE,
-        private=st.binary(max_size=50),
-    ),
-    st.builds(
-        m.Equivocation, accused=PEER, first=st.binary(max_size=50), second=st.binary(max_size=50)
-    ),
-    st.builds(
-        m.RemovalProposal,
-        removed=st.lists(PEER, max_size=4).map(tuple),
-        reason=st.text(max_size=20),
-        method=st.text(max_size=20),
-        accept_differencing=st.booleans(),
-        after=DIGEST,
-        settings=st.text(max_size=20),
-    ),
-    st.builds(m.Approval, removal=DIGEST),
-    st.builds(m.Refusal, removal=DIGEST, why=st.text(max_size=20)),
-    st.builds(m.Terms, facts=st.binary(max_size=50)),
-)
-HEADERS = st.builds(
-    m.Header,
-    federation=DIGEST,
-    run=DIGEST,
-    step=st.integers(0, 1 << 40),
-    round=st.integers(0, 1 << 31),
-    sender=PEER,
-    recipient=PEER,
-    log=DIGEST,
-    asked=DIGEST,
-)
+VECTORS = json.loads((Path(__file__).parent / "messages_version_2.json").read_text())
+"""Messages as the first peers of version 2 wrote them: others speak to them."""
 
 
 def sign(data):
     return data[-64:]
+
+
+@pytest.mark.parametrize("kind", VECTORS)
+def test_the_bytes_of_a_message_do_not_change(kind):
+    header, bodies = examples()
+    assert bodies.keys() == VECTORS.keys()
+    data = codec.encode(header, bodies[kind], lambda data: hashlib.sha512(data).digest())
+    assert data.hex() == VECTORS[kind]
+    assert type(codec.decode(bytes.fromhex(VECTORS[kind])).body) is type(bodies[kind])
 
 
 @given(header=HEADERS, body=BODIES)

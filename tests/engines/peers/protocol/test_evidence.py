@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_cheats import CHEAT, HONEST, PEERS, TOLERANCE, changed, proven, rows_of, with_dealer
+from cheats import CHEAT, HONEST, PEERS, TOLERANCE, changed, proven, rows_of, with_dealer
 from wire import KEYS, Setup, Wire
 
 from pdlrecover import Tolerance

@@ -58,7 +58,7 @@ def test_one_sender_names_a_few_sets_in_its_sub_secrets_and_no_more(network):
     for _ in range(20):
         body = m.SubSecret(choice=os.urandom(32), values=values)
         network.deliver(0, CHEAT, said(network, body))
-    assert len(current._parts) == 4
+    assert len(current.sub_secrets) == 4
 
 
 @pytest.mark.parametrize("leads", [False, True])

@@ -188,13 +188,15 @@ def test_a_peer_that_is_a_step_ahead_says_its_proposal_again_after_a_crash():
     network = setup.train(Wire(), rounds=2, run=False)
     leader = network.sessions[0]
     network.run(done=lambda: leader.protocol.step == 1)
-    proposal = leader.protocol.said.proposal
+    proposal = leader.protocol.previous.proposal
     assert proposal is not None
     again = setup.trainer(0, 2)
     again.start(network.wire.now)
-    assert again.protocol.said.proposal == proposal
-    assert again.protocol.said.votes == leader.protocol.said.votes
-    np.testing.assert_array_equal(again.protocol.said.part.values, leader.protocol.said.part.values)
+    assert again.protocol.previous.proposal == proposal
+    assert again.protocol.previous.votes == leader.protocol.previous.votes
+    np.testing.assert_array_equal(
+        again.protocol.previous.sub_secret.values, leader.protocol.previous.sub_secret.values
+    )
 
 
 def test_peers_that_have_not_settled_a_set_do_so_with_one_that_has():

@@ -15,6 +15,7 @@ from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.engines.peers.protocol.holdings import Holdings
 from pdlrecover.engines.peers.protocol.messages import NOTHING, Proposal, SubSecret, Vote
+from pdlrecover.engines.peers.protocol.step_memory import PROMISE, PROMISE_NAME
 
 FEW = settings(
     max_examples=int(os.environ.get("PEER_EXAMPLES", "12")),
@@ -177,12 +178,13 @@ def test_what_is_remembered_of_a_step_is_kept_under_that_step():
     network = setup.train(wire, rounds=2, run=False)
     kept, promise = [], setup.stores[4].promise
 
-    def told(run, values, shares):
-        if value := values.get("step"):
-            kept.append((int.from_bytes(value[:8], "little"), value[8:40]))
+    def noting(run, values, shares):
+        if value := values.get(PROMISE_NAME):
+            found = PROMISE.decode(value)
+            kept.append((found.step, found.seed))
         promise(run, values, shares)
 
-    setup.stores[4].promise = told
+    setup.stores[4].promise = noting
     network.run()
     same_models(network)
     seeds = {}
@@ -301,9 +303,9 @@ def test_only_its_recipient_can_read_a_share():
     for sender, recipient, data in dealings:
         envelope = codec.decode(data)
         context = setup.context(recipient, TRAINING, range(5))
-        sealed_for = Holdings(context, None, envelope.header).seal_context(sender, recipient)
+        bound_to = Holdings(context, None, envelope.header).seal_context(sender, recipient)
         readable = [
-            p for p in range(5) if KEYS[p].unseal(envelope.body.sealed, sealed_for) is not None
+            p for p in range(5) if KEYS[p].unseal(envelope.body.sealed, bound_to) is not None
         ]
         assert readable == [recipient]
         other = Holdings(context, None, envelope.header).seal_context(sender, (recipient + 1) % 5)

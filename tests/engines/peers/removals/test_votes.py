@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 import pytest
+from bodies import BODIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory import MemoryStore
-from test_codec import BODIES
 from wire import KEYS, Setup
 
 from pdlrecover import Tolerance
@@ -24,7 +24,7 @@ ROUNDS = 20
 def removals(me, store=None, log=LOG):
     made = Removals(SETUP.context(me, m.NOTHING, range(7)), store or MemoryStore(), RECOVERY)
     if log:
-        made.about(log, [range(7)] * ROUNDS)
+        made.training_ended(log, [range(7)] * ROUNDS)
     return made
 
 
@@ -34,50 +34,50 @@ def removal(removed=(5, 6), **arguments):
     return m.RemovalProposal(removed=tuple(removed), after=LOG, **{**defaults, **arguments})
 
 
-def deliver(outcomes, removals_of, sender):
+def deliver(outcomes, peers, sender):
     """Hand messages on; return what the recipients answered."""
     answers = []
     for outcome in outcomes:
-        if isinstance(outcome, Send) and outcome.to in removals_of:
-            answers += removals_of[outcome.to].receive(outcome.data, sender)
+        if isinstance(outcome, Send) and outcome.to in peers:
+            answers += peers[outcome.to].receive(outcome.data, sender)
     return answers
 
 
 def test_a_removal_passes_everywhere_with_more_than_half_and_not_before():
-    removals_of = {me: removals(me) for me in range(7)}
+    peers = {me: removals(me) for me in range(7)}
     proposal = removal()
-    deliver(removals_of[0].propose(proposal), removals_of, 0)
+    deliver(peers[0].propose(proposal), peers, 0)
     for me in (1, 2):
-        assert not any(each.passed() for each in removals_of.values())
-        deliver(removals_of[me].approve(proposal.digest), removals_of, me)
-    assert removals_of[3].needed == 4
-    assert not removals_of[3].passed()
-    deliver(removals_of[3].approve(proposal.digest), removals_of, 3)
-    for each in removals_of.values():
+        assert not any(each.passed() for each in peers.values())
+        deliver(peers[me].approve(proposal.digest), peers, me)
+    assert peers[3].needed == 4
+    assert not peers[3].passed()
+    deliver(peers[3].approve(proposal.digest), peers, 3)
+    for each in peers.values():
         (passed,) = each.passed()
         assert passed.kept == (0, 1, 2, 3, 4)
         assert sorted(passed.approvals) == [0, 1, 2, 3]
 
 
 def test_those_to_be_removed_have_no_vote_but_may_propose():
-    removals_of = {me: removals(me) for me in range(7)}
+    peers = {me: removals(me) for me in range(7)}
     proposal = removal()
-    deliver(removals_of[5].propose(proposal), removals_of, 5)
-    assert not removals_of[0].removals[proposal.digest].approvals
+    deliver(peers[5].propose(proposal), peers, 5)
+    assert not peers[0].known[proposal.digest].approvals
     with pytest.raises(PlanError, match="has no vote"):
-        removals_of[6].approve(proposal.digest)
+        peers[6].approve(proposal.digest)
     context = SETUP.context(6, m.NOTHING, range(7))
     place = context.place(0, LOG, m.NOTHING, 0)
     forged = context.send(place, m.Approval(removal=proposal.digest), 0)
-    (blame,) = removals_of[0].receive(forged.data, 6)
+    (blame,) = peers[0].receive(forged.data, 6)
     assert isinstance(blame, Blame)
-    assert not removals_of[0].removals[proposal.digest].approvals
+    assert not peers[0].known[proposal.digest].approvals
 
 
 def test_forged_approvals_do_not_count_and_their_bearer_is_named():
-    removals_of = {me: removals(me) for me in range(7)}
+    peers = {me: removals(me) for me in range(7)}
     proposal = removal()
-    deliver(removals_of[0].propose(proposal), removals_of, 0)
+    deliver(peers[0].propose(proposal), peers, 0)
     context = SETUP.context(1, m.NOTHING, range(7))
     place = context.place(0, LOG, m.NOTHING, 0)
     good = context.send(place, m.Approval(removal=proposal.digest), 0).data
@@ -86,16 +86,16 @@ def test_forged_approvals_do_not_count_and_their_bearer_is_named():
         for key in (1, pretended):
             changed = m.Header(**{**vars(header), "sender": pretended})
             data = codec.encode(changed, m.Approval(removal=proposal.digest), KEYS[key].sign)
-            (blame,) = removals_of[0].receive(data, 1)
+            (blame,) = peers[0].receive(data, 1)
             assert (type(blame), blame.peer) == (Blame, 1)
     elsewhere = m.Header(**{**vars(header), "federation": bytes(32)})
     data = codec.encode(elsewhere, m.Approval(removal=proposal.digest), KEYS[1].sign)
-    assert removals_of[0].receive(data, 1)[0].peer == 1
-    assert removals_of[0].receive(b"garbage", 1)[0].peer == 1
-    assert set(removals_of[0].removals[proposal.digest].approvals) == {0}
+    assert peers[0].receive(data, 1)[0].peer == 1
+    assert peers[0].receive(b"garbage", 1)[0].peer == 1
+    assert set(peers[0].known[proposal.digest].approvals) == {0}
     for _ in range(5):
-        removals_of[0].receive(good, 1)
-    assert set(removals_of[0].removals[proposal.digest].approvals) == {0, 1}
+        peers[0].receive(good, 1)
+    assert set(peers[0].known[proposal.digest].approvals) == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ def test_what_the_rule_refuses_is_refused_here_and_by_the_others(proposal, why):
     (answer,) = asked.receive(data, 1)
     body = codec.decode(answer.data).body
     assert isinstance(body, m.Refusal)
-    assert not asked.removals
+    assert not asked.known
 
 
 def test_a_single_honest_leaver_goes_when_differencing_is_accepted():
     proposal = removal((3,), reason="left", accept_differencing=True)
     asked = removals(0)
     asked.propose(proposal)
-    assert proposal.digest in asked.removals
+    assert proposal.digest in asked.known
 
 
 def test_a_removal_about_another_training_is_refused():
@@ -139,7 +139,7 @@ def test_a_removal_about_another_training_is_refused():
     data = context.send(context.place(0, LOG, m.NOTHING, 0), other, 0).data
     asked = removals(0)
     asked.receive(data, 1)
-    assert not asked.removals
+    assert not asked.known
 
 
 EIGHT = Setup(8, Tolerance(colluders=0, dropouts=3))
@@ -147,26 +147,26 @@ COLLUDING = Setup(8, Tolerance(colluders=1, dropouts=3))
 
 
 def large(me, store=None, *, recovery=RECOVERY, setup=EIGHT, absent=None, kept_from=0):
-    """Return a council of eight; `absent` has who was away in some rounds."""
+    """Return a peer's removals among eight; `absent` has who was away in some rounds."""
     made = Removals(setup.context(me, m.NOTHING, range(8)), store or MemoryStore(), recovery)
     dealt = [set(range(8)).difference((absent or {}).get(t, ())) for t in range(ROUNDS)]
-    made.about(LOG, dealt, kept_from)
+    made.training_ended(LOG, dealt, kept_from)
     return made
 
 
-def pass_it(removals_of, proposal, by=range(5)):
+def pass_it(peers, proposal, by=range(5)):
     """Let these peers approve a removal, one after the other; return who says no."""
     refusing = []
     for me in by:
         try:
-            if proposal.digest in removals_of[me].removals:
-                said = removals_of[me].approve(proposal.digest)
+            if proposal.digest in peers[me].known:
+                said = peers[me].approve(proposal.digest)
             else:
-                said = removals_of[me].propose(proposal)
+                said = peers[me].propose(proposal)
         except PlanError:
             refusing.append(me)
         else:
-            deliver(said, removals_of, me)
+            deliver(said, peers, me)
     return refusing
 
 
@@ -183,39 +183,37 @@ def pass_it(removals_of, proposal, by=range(5)):
     ],
 )
 def test_removals_that_together_tell_a_peers_part_do_not_both_pass(first, second, both):
-    removals_of = {me: large(me) for me in range(8)}
-    assert not pass_it(removals_of, first)
-    assert pass_it(removals_of, second) == ([] if both else [0, 1, 2, 3, 4])
-    for each in removals_of.values():
+    peers = {me: large(me) for me in range(8)}
+    assert not pass_it(peers, first)
+    assert pass_it(peers, second) == ([] if both else [0, 1, 2, 3, 4])
+    for each in peers.values():
         assert [r.proposal for r in each.passed()] == [first, second][: 1 + both]
 
 
 def test_of_two_removals_proposed_together_only_the_first_to_be_approved_passes():
     """Both are known before either has passed, and one peer approves both against the rule."""
-    removals_of = {me: large(me) for me in range(8)}
+    peers = {me: large(me) for me in range(8)}
     first, second = removal((6, 7), reason="left"), removal((5, 6, 7), reason="left")
-    deliver(removals_of[0].propose(first), removals_of, 0)
-    deliver(removals_of[1].propose(second), removals_of, 1)
+    deliver(peers[0].propose(first), peers, 0)
+    deliver(peers[1].propose(second), peers, 1)
     with pytest.raises(PlanError, match="would reveal the updates of peer 5"):
-        removals_of[0].approve(second.digest)
+        peers[0].approve(second.digest)
     for proposal in (first, second):
         for voter in range(5):
             context = EIGHT.context(voter, m.NOTHING, range(8))
             place = context.place(0, LOG, m.NOTHING, 0)
-            deliver(
-                context.broadcast(place, m.Approval(removal=proposal.digest)), removals_of, voter
-            )
+            deliver(context.broadcast(place, m.Approval(removal=proposal.digest)), peers, voter)
     for me in (5, 6, 7):
-        assert [r.proposal for r in removals_of[me].passed()] == [first]
-        assert len(removals_of[me].removals[second.digest].approvals) == 5
+        assert [r.proposal for r in peers[me].passed()] == [first]
+        assert len(peers[me].known[second.digest].approvals) == 5
 
 
 def test_a_third_removal_is_held_against_all_before_it():
-    removals_of = {me: large(me) for me in range(8)}
+    peers = {me: large(me) for me in range(8)}
     for pair in ((5, 6), (6, 7)):
-        assert not pass_it(removals_of, removal(pair, reason="left"))
+        assert not pass_it(peers, removal(pair, reason="left"))
     with pytest.raises(PlanError, match="would reveal the updates of peer 5"):
-        removals_of[0].propose(removal((5, 7), reason="left"))
+        peers[0].propose(removal((5, 7), reason="left"))
 
 
 LEFT = removal((6, 7), reason="left")
@@ -255,10 +253,10 @@ def test_the_rule_holds_in_every_round_for_those_that_dealt_in_it(proposal, abse
 
 def test_a_recovery_that_opened_nothing_of_a_round_excuses_no_other_in_it():
     """Of round 3, retraining opens no sum; both removals would leave the same peers in it."""
-    removals_of = {me: large(me, absent={3: (5, 7)}) for me in range(8)}
-    assert not pass_it(removals_of, RETRAIN)
+    peers = {me: large(me, absent={3: (5, 7)}) for me in range(8)}
+    assert not pass_it(peers, RETRAIN)
     with pytest.raises(PlanError, match="would reveal the updates of peer 6"):
-        removals_of[0].propose(removal((5, 6), reason="left"))
+        peers[0].propose(removal((5, 6), reason="left"))
 
 
 @pytest.mark.parametrize(
@@ -275,14 +273,14 @@ def test_a_recovery_that_opened_nothing_of_a_round_excuses_no_other_in_it():
     ],
 )
 def test_two_are_hidden_also_from_a_leaver_who_colludes(first, second, absent, why):
-    removals_of = {me: large(me, setup=COLLUDING, absent=absent) for me in range(8)}
+    peers = {me: large(me, setup=COLLUDING, absent=absent) for me in range(8)}
     if first:
-        assert not pass_it(removals_of, removal(first, reason="left"))
-    refusing = pass_it(removals_of, removal(second, reason="left"), by=[0])
+        assert not pass_it(peers, removal(first, reason="left"))
+    refusing = pass_it(peers, removal(second, reason="left"), by=[0])
     assert refusing == ([] if why is None else [0])
     if why:
         with pytest.raises(PlanError, match=why):
-            removals_of[0].propose(removal(second, reason="left"))
+            peers[0].propose(removal(second, reason="left"))
 
 
 def test_a_method_that_needs_shares_that_this_peer_has_dropped_is_not_approved():
@@ -293,7 +291,7 @@ def test_a_method_that_needs_shares_that_this_peer_has_dropped_is_not_approved()
     deliver(other.propose(proposal), {0: asked}, 1)
     with pytest.raises(PlanError, match="historical needs stored shares"):
         asked.approve(proposal.digest)
-    assert set(asked.removals[proposal.digest].approvals) == {1}
+    assert set(asked.known[proposal.digest].approvals) == {1}
     asked.propose(removal((5, 6), method="retrain"))
     large(0, kept_from=1).propose(removal((6, 7)))
     late = large(0, kept_from=15, absent={0: (6, 7), 1: (6, 7)})
@@ -317,10 +315,10 @@ def test_each_removed_peer_is_named_once(removed):
 def test_settings_are_part_of_a_removals_name_and_stay_as_they_were_proposed():
     store, told = MemoryStore(), Recovery(period=5, buffer=2).told()
     recovery = Recovery(period=5, buffer=2)
-    removals_of = {me: large(me, store if me == 0 else None, recovery=recovery) for me in range(8)}
+    peers = {me: large(me, store if me == 0 else None, recovery=recovery) for me in range(8)}
     proposal = removal((6, 7), settings=told)
     assert proposal.digest != removal((6, 7)).digest
-    assert not pass_it(removals_of, proposal)
+    assert not pass_it(peers, proposal)
     changed = large(0, store, recovery=Recovery(period=4, buffer=2))
     (passed,) = changed.passed()
     assert Recovery.heard(passed.proposal.settings) == Recovery(period=5, buffer=2)
@@ -336,9 +334,9 @@ def test_a_method_whose_noise_every_peer_would_draw_by_itself_is_refused():
 def test_what_has_passed_is_recalled_without_judging_it_again():
     """Also where the federation's rule has become stricter since."""
     store = MemoryStore()
-    removals_of = {me: large(me, store if me == 0 else None) for me in range(8)}
+    peers = {me: large(me, store if me == 0 else None) for me in range(8)}
     proposal = removal((6, 7), reason="left")
-    assert not pass_it(removals_of, proposal)
+    assert not pass_it(peers, proposal)
     again = large(0, store, recovery=replace(RECOVERY, min_removed=3))
     assert [r.proposal for r in again.passed()] == [proposal]
     assert again.passed()[0].kept == (0, 1, 2, 3, 4, 5)
@@ -355,7 +353,7 @@ def test_approvals_that_come_before_the_proposal_count_once_it_is_there():
     place = context.place(0, LOG, m.NOTHING, 0)
     late.receive(context.send(place, m.Approval(removal=proposal.digest), 0).data, 6)
     said = [each for outcome in reversed(mine) for each in late.receive(outcome.data, 1)]
-    assert set(late.removals[proposal.digest].approvals) == {1}
+    assert set(late.known[proposal.digest].approvals) == {1}
     assert [type(each) for each in said] == [Note, Blame, Note]
     assert (said[1].peer, said[1].what) == (6, "voted on its own removal")
     name = proposal.digest.hex()[:16]
@@ -370,10 +368,10 @@ def test_what_was_approved_survives_a_restart_and_is_said_again():
     proposal = removal()
     before.propose(proposal)
     again = removals(0, store)
-    assert set(again.removals[proposal.digest].approvals) == {0}
+    assert set(again.known[proposal.digest].approvals) == {0}
     late = removals(4)
     deliver(again.again(), {4: late}, 0)
-    assert set(late.removals[proposal.digest].approvals) == {0}
+    assert set(late.known[proposal.digest].approvals) == {0}
     untrained = removals(2, log=None)
     with pytest.raises(PlanError, match="training has not ended"):
         untrained.propose(proposal)
@@ -385,10 +383,10 @@ def test_a_peer_that_trains_longer_learns_of_a_removal_however_often_it_was_said
     first.propose(proposal)
     for _ in range(3 * MAX_REMOVALS):
         deliver(first.again(), {1: late}, 0)
-    assert not late.removals
-    late.about(LOG, [range(7)] * ROUNDS)
+    assert not late.known
+    late.training_ended(LOG, [range(7)] * ROUNDS)
     deliver(first.again(), {1: late}, 0)
-    assert proposal.digest in late.removals
+    assert proposal.digest in late.known
 
 
 def test_one_peer_may_propose_many_removals_but_not_any_number_and_is_told_why_not_once():

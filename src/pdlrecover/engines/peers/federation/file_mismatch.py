@@ -21,17 +21,17 @@ from pdlrecover.errors import CodecError
 
 AGAIN = 30.0
 MOST = 8
-"""How many differences are reported."""
+"""At most this many differences are shown."""
 
 
 class Disagreement:
     """What this peer's federation file says, and whose says something else."""
 
     def __init__(self, context: RunContext, membership: Membership) -> None:
-        """`run_context` is everybody, with the run `NOTHING`."""
+        """`context` is everybody, with the run `NOTHING`."""
         self._context = context
         self._facts = json.dumps(membership.facts())
-        self._answered_at: dict[int, float] = {}
+        self._sent_at: dict[int, float] = {}
         self._heard: dict[int, bytes] = {}
         self.found: dict[int, list[str]] = {}
         """By peer: where its file differs from this peer's."""
@@ -51,8 +51,8 @@ class Disagreement:
         if header.sender != source or not signed:
             return [Blame(peer=source, what="sent a forged message of another federation")]
         effects: list[Send | Blame | Note] = []
-        if now >= self._answered_at.get(source, -AGAIN) + AGAIN:
-            self._answered_at[source] = now
+        if now >= self._sent_at.get(source, -AGAIN) + AGAIN:
+            self._sent_at[source] = now
             place = self._context.place(0, NOTHING, NOTHING, 0)
             effects.append(self._context.send(place, Terms(facts=self._facts.encode()), source))
         if isinstance(envelope.body, Terms) and self._heard.get(source) != header.federation:

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 
 from pdlrecover.decode import decode
 from pdlrecover.errors import MembershipError, PDLRecoverError
-from pdlrecover.learning.models import KNOWN
 from pdlrecover.recovery import optimizers
 from pdlrecover.recovery.optimizers import Rate
 from pdlrecover.recovery.pdlrecover import Options
@@ -33,6 +32,8 @@ class Model:
 
     def __post_init__(self) -> None:
         if not _MODEL.fullmatch(self.name):
+            from pdlrecover.learning.models import KNOWN  # it imports torch
+
             raise MembershipError(f"model.name must be {KNOWN}; got {self.name[:60]!r}")
         if not self.shape or min(self.shape) < 1:
             raise MembershipError(f"model.shape needs numbers from 1 on, got {list(self.shape)}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from pdlrecover.engines.peers.federation.membership import Membership
+from pdlrecover.engines.peers.identity.member import Member
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.sealing import open_sealed, seal, sign, verify
 from pdlrecover.errors import ForgeryError
@@ -18,9 +18,9 @@ class Signers:
         self._keys = tuple(keys)
 
     @classmethod
-    def of(cls, membership: Membership) -> "Signers":
-        """Return the signing keys of a federation."""
-        return cls([peer.signing_key for peer in membership.peers])
+    def of(cls, members: Sequence[Member]) -> "Signers":
+        """Return the signing keys of a federation's members."""
+        return cls([member.signing_key for member in members])
 
     def verify(self, peer: int, data: bytes, signature: bytes) -> bool:
         """Say whether a peer signed this."""
@@ -47,9 +47,9 @@ class Keyring:
         self._signers = Signers([key for key, _ in self._public])
 
     @classmethod
-    def of(cls, identity: Identity, membership: Membership) -> "Keyring":
-        """Return an identity's keys in its federation."""
-        public = [(peer.signing_key, peer.sealing_key) for peer in membership.peers]
+    def of(cls, identity: Identity, members: Sequence[Member]) -> "Keyring":
+        """Return an identity's keys, with those of all members of its federation."""
+        public = [(member.signing_key, member.sealing_key) for member in members]
         return cls(identity.signing, identity.sealing, public)
 
     def sign(self, data: bytes) -> bytes:

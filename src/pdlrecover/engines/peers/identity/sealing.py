@@ -20,7 +20,7 @@ from pdlrecover.errors import ForgeryError
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 SEALING_OVERHEAD = 48
-"""A sealed message is so many bytes longer: the ephemeral key, and the tag."""
+"""A sealed message is this many bytes longer: the ephemeral key, and the tag."""
 
 
 def seal(recipient: X25519PublicKey, plaintext: bytes, associated: bytes) -> bytes:

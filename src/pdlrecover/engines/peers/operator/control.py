@@ -1,11 +1,24 @@
 """Where an operator meets its peer: status, metrics, and the commands for removals."""
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from pdlrecover.engines.peers.folder import STATUS
 from pdlrecover.engines.peers.operator.metrics import counted
-from pdlrecover.engines.peers.protocol.messages import RemovalProposal
+from pdlrecover.engines.peers.operator.status import (
+    RUNNING,
+    Answer,
+    Approved,
+    MisdeedStatus,
+    PeerStatus,
+    Proposed,
+    RemovalStatus,
+    RunStatus,
+    Stopping,
+)
 from pdlrecover.errors import PlanError
 from pdlrecover.files import write_json
 from pdlrecover.recovery.methods import OURS
@@ -36,14 +49,14 @@ class Control:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
 
-    def command(self, command: dict[str, Any]) -> dict[str, Any]:
+    def command(self, command: dict[str, Any]) -> Answer:
         """Do what the operator asks on the local socket."""
         match command:
             case {"do": "status"}:
                 return self.status()
             case {"do": "stop"}:
                 self._peer.stop()
-                return {"done": "stopping"}
+                return Stopping()
             case {"do": "propose-removal", "removed": list(removed)}:
                 return self._propose(removed, command)
             case {"do": "approve", "removal": str(name)} if name:
@@ -54,76 +67,63 @@ class Control:
                     "accept_differencing), approve (removal) and stop"
                 )
 
-    def _propose(self, removed: list[Any], command: dict[str, Any]) -> dict[str, Any]:
+    def _propose(self, removed: list[Any], command: dict[str, Any]) -> Proposed:
         peer = self._peer
         self._check_trained()
-        numbers = {peer.runs.membership.number(str(name)) for name in removed}
-        proposal = RemovalProposal(
-            removed=tuple(sorted(numbers)),
+        proposal = peer.removals.draft(
+            [peer.runs.membership.number(str(name)) for name in removed],
             reason=str(command.get("reason", "left")),
             method=str(command.get("method", OURS)),
             accept_differencing=bool(command.get("accept_differencing", False)),
-            after=peer.parts[peer.runs.training].protocol.log,
-            settings=peer.removals.settings,
         )
         peer.say(peer.removals.propose(proposal))
         digest = proposal.digest
-        outcome = peer.ended.get(digest, "running" if digest in peer.parts else None)
-        return {"removal": digest.hex(), "outcome": outcome}
+        outcome = peer.ended.get(digest, RUNNING if digest in peer.sessions else None)
+        return Proposed(removal=digest.hex(), outcome=outcome)
 
-    def _approve(self, name: str) -> dict[str, Any]:
+    def _approve(self, name: str) -> Approved:
         peer = self._peer
         self._check_trained()
-        found = one_removal([digest.hex() for digest in peer.removals.removals], name)
+        found = one_removal([digest.hex() for digest in peer.removals.known], name)
         peer.say(peer.removals.approve(bytes.fromhex(found)))
-        return {"approved": found}
+        return Approved(approved=found)
 
     def _check_trained(self) -> None:
-        training = self._peer.parts.get(self._peer.runs.training)
+        training = self._peer.sessions.get(self._peer.runs.training)
         if training is None or not training.finished:
             raise PlanError("there is nothing to recover yet: the training has not ended here")
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> PeerStatus:
         """Return where the peer is, for people and for scripts."""
-        peer, now = self._peer, time.monotonic()
-        names = peer.names
-        return {
-            "federation": peer.runs.membership.name,
-            "peer": names[peer.runs.me],
-            "time": time.time(),
-            "runs": {run.hex()[:16]: self._run_status(run) for run in peer.parts},
-            "removals": [
-                {
-                    "removal": digest.hex(),
-                    "removed": [names[p] for p in removal.proposal.removed],
-                    "reason": removal.proposal.reason,
-                    "method": removal.proposal.method,
-                    "approvals": [names[p] for p in sorted(removal.approvals)],
-                    "needed": peer.removals.needed,
-                }
-                for digest, removal in peer.removals.removals.items()
-            ],
-            "last_heard_seconds": {
-                names[p]: round(now - peer.heard[p], 1) if p in peer.heard else None
-                for p in range(len(names))
+        peer, names, now = self._peer, self._peer.names, time.monotonic()
+        return PeerStatus(
+            federation=peer.runs.membership.name,
+            peer=names[peer.runs.me],
+            time=time.time(),
+            runs={run.hex()[:16]: self._run_status(run) for run in peer.sessions},
+            removals=tuple(
+                RemovalStatus(
+                    removal=digest.hex(),
+                    removed=tuple(names[p] for p in removal.proposal.removed),
+                    reason=removal.proposal.reason,
+                    method=removal.proposal.method,
+                    approvals=tuple(names[p] for p in sorted(removal.approvals)),
+                    needed=peer.removals.needed,
+                )
+                for digest, removal in peer.removals.known.items()
+            ),
+            last_heard_seconds={
+                name: round(now - peer.heard[p], 1) if p in peer.heard else None
+                for p, name in enumerate(names)
                 if p != peer.runs.me
             },
-            "other_files": {names[p]: what for p, what in peer.disagreement.found.items()},
-            "caught": [
-                {"peer": names[p], "what": what, "time": at}
-                for (p, what), at in peer.misconduct.caught.items()
-            ],
-            "named": [
-                {"peer": names[p], "what": what, "time": at}
-                for (p, what), at in peer.misconduct.named.items()
-            ],
-            "blames": [
-                {**blame, "name": names[cast(int, blame["peer"])]}
-                for blame in peer.misconduct.blames
-            ],
-            "history_bytes": peer.runs.store.size,
-            "network": dict(peer.network.counts),
-        }
+            other_files={names[p]: tuple(what) for p, what in peer.disagreement.found.items()},
+            caught=self._misdeeds(peer.misconduct.caught),
+            named=self._misdeeds(peer.misconduct.named),
+            blames=tuple(peer.misconduct.blames),
+            history_bytes=peer.runs.store.size,
+            network=dict(peer.network.counts),
+        )
 
     def metrics(self) -> dict[str, float]:
         """Return numbers for monitoring, by name."""
@@ -132,28 +132,34 @@ class Control:
         found["history_bytes"] = float(peer.runs.store.size)
         found["caught"] = float(len({p for p, _ in peer.misconduct.caught}))
         found["peers_heard"] = float(sum(time.monotonic() - at < 30 for at in peer.heard.values()))
-        for run in peer.parts:
-            told, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'
-            found[f"step{label}"] = told["step"]
-            found[f"round{label}"] = told["round"]
+        for run in peer.sessions:
+            status, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'
+            found[f"step{label}"] = status.step
+            found[f"round{label}"] = status.round
         return found
 
     def write_status(self) -> None:
         """Write the status file."""
-        write_json(self._peer.folder / "status.json", self.status())
+        write_json(self._peer.folder / STATUS, msgspec.to_builtins(self.status()))
 
-    def _run_status(self, run: bytes) -> dict[str, Any]:
+    def _misdeeds(self, known: Mapping[tuple[int, str], float]) -> tuple[MisdeedStatus, ...]:
+        names = self._peer.names
+        return tuple(
+            MisdeedStatus(peer=names[p], what=what, time=at) for (p, what), at in known.items()
+        )
+
+    def _run_status(self, run: bytes) -> RunStatus:
         peer = self._peer
-        session = peer.parts[run]
-        current = session.protocol.current
-        return {
-            "kind": "training" if run == peer.runs.training else "recovery",
-            "outcome": peer.ended.get(run, "running"),
-            "step": session.protocol.step,
-            "round": session.driver.round,
-            "rounds": peer.runs.rounds,
-            "state": current.state.name if current else None,
-            "exact_rounds": session.driver.participation.rounds,
-            "dealt": peer.runs.dealt(session),
-            "log": session.protocol.log.hex(),
-        }
+        session = peer.sessions[run]
+        step = session.protocol.current
+        return RunStatus(
+            kind="training" if run == peer.runs.training else "recovery",
+            outcome=peer.ended.get(run, RUNNING),
+            step=session.protocol.step,
+            round=session.driver.round,
+            rounds=peer.runs.rounds,
+            state=step.state.name if step else None,
+            exact_rounds=session.driver.participation.rounds,
+            dealt=peer.runs.dealt(session),
+            log=session.protocol.log.hex(),
+        )

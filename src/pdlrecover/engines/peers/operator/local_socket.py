@@ -12,9 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from pdlrecover.engines.peers.operator.status import Answer
 from pdlrecover.errors import PDLRecoverError, PlanError
 
-Answer = Callable[[dict[str, Any]], dict[str, Any]]
+"""The local socket, in the peer's folder."""
 MAX_LINE, MAX_ANSWER = 1 << 16, 1 << 26
 
 
@@ -22,7 +25,7 @@ class NoPeerError(PlanError):
     """There is no running peer to ask."""
 
 
-async def serve_control(path: Path, answer: Answer) -> asyncio.Server:
+async def serve_control(path: Path, answer: Callable[[dict[str, Any]], Answer]) -> asyncio.Server:
     """Answer commands on a local socket: one JSON object a line, and one back."""
 
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,12 +33,12 @@ async def serve_control(path: Path, answer: Answer) -> asyncio.Server:
             while line := await reader.readline():
                 try:
                     command = json.loads(line)
-                    found = answer(command) if isinstance(command, dict) else {"error": "no object"}
+                    found = answer(command) if isinstance(command, dict) else _error("no object")
                 except PDLRecoverError as error:
-                    found = {"error": str(error)}
+                    found = _error(str(error))
                 except ValueError as error:
-                    found = {"error": f"not a command: {error}"}
-                writer.write(json.dumps(found, default=str).encode() + b"\n")
+                    found = _error(f"not a command: {error}")
+                writer.write(msgspec.json.encode(found) + b"\n")
                 await writer.drain()
         except (ConnectionError, asyncio.LimitOverrunError, ValueError):
             pass
@@ -51,6 +54,10 @@ async def serve_control(path: Path, answer: Answer) -> asyncio.Server:
             "a shorter path, on a local disk"
         ) from error
     return await asyncio.start_unix_server(session, sock=bound, limit=MAX_LINE)
+
+
+def _error(what: str) -> dict[str, str]:
+    return {"error": what}
 
 
 def _private_socket(path: Path) -> socket.socket:

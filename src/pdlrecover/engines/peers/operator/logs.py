@@ -10,10 +10,10 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as JSON."""
-        told = {
+        line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
             "level": record.levelname.lower(),
             "text": record.getMessage(),
             **getattr(record, "facts", {}),
         }
-        return json.dumps(told, default=str)
+        return json.dumps(line, default=str)

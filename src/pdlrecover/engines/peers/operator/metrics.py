@@ -1,6 +1,6 @@
 """The numbers that a running peer serves, in Prometheus' text form.
 
-Rules: every metric is told from the start, counters from 0, each with its help and its type: an
+Rules: every metric is there from the start, counters from 0, each with its help and its type: an
 alert on a series that is not there never fires. They are served to this machine only.
 """
 
@@ -49,8 +49,8 @@ def counted(own: Mapping[str, int], network: Mapping[str, int]) -> dict[str, flo
 def exposition(values: Mapping[str, float]) -> str:
     """Return the numbers as text; a name may have labels behind it."""
     lines = []
-    for name, (kind, told) in METRICS.items():
-        lines += [f"# HELP pdlrecover_{name} {told}", f"# TYPE pdlrecover_{name} {kind}"]
+    for name, (kind, help_text) in METRICS.items():
+        lines += [f"# HELP pdlrecover_{name} {help_text}", f"# TYPE pdlrecover_{name} {kind}"]
         series = sorted(each for each in values if each.partition("{")[0] == name)
         lines += [f"pdlrecover_{each} {values[each]}" for each in series]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What others did that no honest peer does: told to the operator, counted, and kept.
+"""What others did that no honest peer does: shown to the operator, counted, and kept.
 
 Rules: *caught* is who is proven to have cheated, *named* who did so without proof to others. Both
 survive a restart. What one peer does fills neither the log nor the disk: lines in a minute, names
@@ -10,28 +10,54 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from pdlrecover.engines.peers.folder import EVIDENCE
+from pdlrecover.engines.peers.operator.status import BlameStatus
 from pdlrecover.engines.peers.protocol.contracts import Store
+from pdlrecover.engines.peers.protocol.forms import U16, Many, Number, Record, Text
+from pdlrecover.engines.peers.protocol.stored import StoredForm
 from pdlrecover.files import write_whole
 
 LOG = logging.getLogger("pdlrecover.peer")
 KEPT_BLAMES = 200
 KEPT_EVIDENCE, KEPT_EVIDENCE_BYTES = 1000, 1 << 28
-"""So many pieces of evidence are kept on disk, of so many bytes together."""
-TOLD_BLAMES = 20
-"""So many lines on one peer go to the log in a minute."""
+"""This many pieces of evidence are kept on disk, of this many bytes together."""
+LOGGED_BLAMES = 20
+"""At most this many lines on one peer go to the log in a minute."""
 KEPT_NAMES = 8
-"""So many different things are kept of one peer that is named without proof."""
+"""At most this many different things are kept of one peer that is named without proof."""
 _CAUGHT, _NAMED = "caught", "named"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misdeed:
+    """What a peer did, and when first, as it is kept on disk."""
+
+    peer: int
+    what: str
+    time: float
+
+
+def _read_version_0(data: bytes) -> tuple[Misdeed, ...]:
+    """Read JSON: lists of peer, deed and time."""
+    return tuple(Misdeed(peer=peer, what=what, time=at) for peer, what, at in json.loads(data))
+
+
+MISDEEDS: StoredForm[tuple[Misdeed, ...]] = StoredForm(
+    kind=4,
+    form=Many(Record(Misdeed, {"peer": U16, "what": Text(1 << 16), "time": Number("<d")}), 1 << 20),
+    read_version_0=_read_version_0,
+)
 
 
 class Misconduct:
     """How the others behave, as one peer sees it."""
 
     def __init__(self, store: Store, folder: Path, names: Sequence[str]) -> None:
-        self._store, self._names, self._place = store, names, folder / "evidence"
-        self.blames: deque[dict[str, object]] = deque(maxlen=KEPT_BLAMES)
+        self._store, self._names, self._place = store, names, folder / EVIDENCE
+        self.blames: deque[BlameStatus] = deque(maxlen=KEPT_BLAMES)
         """The last ones."""
         self.caught: dict[tuple[int, str], float] = self._recall(_CAUGHT)
         """Who was proven to have cheated, how, and when first."""
@@ -40,7 +66,7 @@ class Misconduct:
         self.counts: Counter[str] = Counter()
         """`blames`, and pieces of `evidence`."""
         self._evidence: set[tuple[object, ...]] = set()
-        self._told: Counter[int] = Counter()
+        self._logged: Counter[int] = Counter()
         self._minute = 0
 
     def blame(
@@ -48,9 +74,13 @@ class Misconduct:
     ) -> None:
         """Take note of what a peer did; its evidence is kept once for each run and step."""
         self.counts["blames"] += 1
-        facts: dict[str, object] = {"peer": peer, "what": what, "proven": bool(evidence)}
-        self.blames.append({**facts, "time": time.time()})
-        self.tell(logging.WARNING, peer, f"{self._names[peer]} {what}", facts)
+        proven = bool(evidence)
+        facts: dict[str, object] = {"peer": peer, "what": what, "proven": proven}
+        name = self._names[peer]
+        self.blames.append(
+            BlameStatus(peer=peer, what=what, proven=proven, time=time.time(), name=name)
+        )
+        self.log(logging.WARNING, peer, f"{name} {what}", facts)
         if evidence:
             self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
         else:
@@ -59,7 +89,7 @@ class Misconduct:
             self._evidence.add((peer, what, step))
             self._keep_evidence(peer, evidence)
 
-    def tell(
+    def log(
         self,
         level: int,
         peer: int,
@@ -71,12 +101,12 @@ class Misconduct:
         minute = int(time.monotonic() // 60)
         if minute != self._minute:
             self._minute = minute
-            self._told.clear()
-        self._told[peer] += 1
+            self._logged.clear()
+        self._logged[peer] += 1
         facts = {**facts, "name": self._names[peer]}
-        if self._told[peer] <= TOLD_BLAMES:
+        if self._logged[peer] <= LOGGED_BLAMES:
             LOG.log(level, "%s", text, extra={"facts": facts}, exc_info=error)
-        elif self._told[peer] == TOLD_BLAMES + 1:
+        elif self._logged[peer] == LOGGED_BLAMES + 1:
             LOG.warning("%s: more of that is only counted for a minute", self._names[peer])
 
     def _keep_evidence(self, peer: int, evidence: tuple[bytes, ...]) -> None:
@@ -101,9 +131,10 @@ class Misconduct:
         """Keep what a peer did, the first time it does it."""
         if (peer, what) not in known and sum(p == peer for p, _ in known) < most:
             known[peer, what] = time.time()
-            told = [[*key, at] for key, at in known.items()]
-            self._store.remember({name: json.dumps(told).encode()})
+            deeds = tuple(Misdeed(peer=p, what=w, time=at) for (p, w), at in known.items())
+            self._store.remember({name: MISDEEDS.encode(deeds)})
 
     def _recall(self, name: str) -> dict[tuple[int, str], float]:
         saved = self._store.recall(name)
-        return {(peer, what): at for peer, what, at in json.loads(saved)} if saved else {}
+        deeds = MISDEEDS.decode(saved) if saved else ()
+        return {(deed.peer, deed.what): deed.time for deed in deeds}

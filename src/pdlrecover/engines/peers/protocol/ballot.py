@@ -18,17 +18,14 @@ is the one-shot core of Tendermint (Buchman, Kwon, Milosevic 2018), with the set
   was proven to cheat since: others may be locked on it, or have settled it.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pdlrecover.engines.peers.protocol.messages import Held, Proposal, Vote
 
 MAX_VIEWS = 256
 """Votes further ahead than this are not kept, nor is anybody followed further at once."""
-_Written = list[Any]
 
 
 def leaders(peers: Sequence[int], present: Sequence[int], step: int) -> tuple[int, ...]:
@@ -36,6 +33,22 @@ def leaders(peers: Sequence[int], present: Sequence[int], step: int) -> tuple[in
     there = [peer for peer in peers if peer in present] or list(peers)
     turn = step % len(there)
     return (*there[turn:], *there[:turn], *(peer for peer in peers if peer not in there))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BallotRecord:
+    """What of a ballot must survive a crash."""
+
+    view: int
+    locked_view: int
+    locked: bytes
+    """The choice that the peer is locked on; empty if it is not."""
+    cast: tuple[Vote, ...]
+    valid: Proposal | None
+    """The last set that got a quorum of first votes."""
+    proposed: Proposal | None
+    voted: tuple[Proposal, ...]
+    """What the votes are for."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -61,7 +74,7 @@ class Ballot:
     )
     _valid: Proposal | None = None
     _views: dict[int, int] = field(default_factory=dict)
-    """In which view every other peer is, as far as it has told."""
+    """In which view every other peer is, as far as is known."""
 
     def leader(self, view: int) -> int:
         """Return who proposes in a view."""
@@ -118,27 +131,23 @@ class Ballot:
         """Give up on this view's leader."""
         self.view += 1
 
-    def act(
+    def vote(
         self,
-        acceptable: Callable[[Proposal], bool],
-        held: Callable[[Proposal], bool] | None = None,
+        accepts: Callable[[Proposal], bool],
+        holds: Callable[[Proposal], bool] | None = None,
     ) -> list[Vote]:
-        """Apply the rules; return the votes that this peer gives now.
+        """Judge the proposal of this view, and return the votes that this peer gives now.
 
-        `held` says whether this peer holds a set: enough where an earlier quorum is shown.
+        `holds` says whether this peer holds a set: enough where an earlier quorum is shown.
         """
         given: list[Vote] = []
         proposal = self._proposals.get(self.view)
-        if proposal and not self._has_cast(final=False):
-            free = self.locked_view < 0 or self.locked == proposal.choice
-            shown = self.locked_view <= proposal.since < self.view and self._count(
-                proposal.since, False, proposal.choice
-            )
-            backed = shown or (self.locked_view >= 0 and free)
-            fits = held if held and backed else acceptable
-            other = self.settled is not None and self.settled.choice != proposal.choice
-            if (free or shown) and not other and fits(proposal):
-                given.append(self._give(False, proposal.choice))
+        if (
+            proposal
+            and not self._has_cast(final=False)
+            and self._judge(proposal, accepts, holds or accepts)
+        ):
+            given.append(self._give(False, proposal.choice))
         if proposal and self._count(self.view, False, proposal.choice):
             self._valid = proposal
             if not self._has_cast(final=True):
@@ -150,38 +159,54 @@ class Ballot:
             self.settled = next((each for each in known if each.choice in final), None)
         return given
 
-    def saved(self) -> bytes:
-        """Return what must survive a crash."""
-        lock = [self.locked_view, self.locked.hex()]
-        cast = [[vote.view, vote.final, vote.choice.hex()] for vote in self.cast]
-        voted = {vote.view for vote in self.cast}
-        told = {
-            "view": self.view,
-            "lock": lock,
-            "cast": cast,
-            "valid": _written(self._valid),
-            "proposed": _written(self.proposed),
-            "voted": [_written(self._proposals[v]) for v in sorted(voted & set(self._proposals))],
-        }
-        return json.dumps(told).encode()
+    def _judge(
+        self,
+        proposal: Proposal,
+        accepts: Callable[[Proposal], bool],
+        holds: Callable[[Proposal], bool],
+    ) -> bool:
+        """Say whether a leader's proposal deserves this peer's first vote."""
+        if self.settled is not None and self.settled.choice != proposal.choice:
+            return False
+        is_free = self.locked_view < 0 or self.locked == proposal.choice
+        shows_quorum = self.locked_view <= proposal.since < self.view and self._count(
+            proposal.since, False, proposal.choice
+        )
+        if not is_free and not shows_quorum:
+            return False
+        is_backed = shows_quorum or self.locked_view >= 0
+        return holds(proposal) if is_backed else accepts(proposal)
 
-    def restore(self, saved: bytes) -> None:
+    def record(self) -> BallotRecord:
+        """Return what must survive a crash."""
+        voted = {vote.view for vote in self.cast} & self._proposals.keys()
+        return BallotRecord(
+            view=self.view,
+            locked_view=self.locked_view,
+            locked=self.locked,
+            cast=tuple(self.cast),
+            valid=self._valid,
+            proposed=self.proposed,
+            voted=tuple(self._proposals[view] for view in sorted(voted)),
+        )
+
+    def restore(self, record: BallotRecord) -> None:
         """Go on after a crash: nothing is said twice in different words.
 
         If something was said in the last view, that is in the next one.
         """
-        told = json.loads(saved)
-        votes, self.proposed = words(saved)
-        self.locked_view, self.locked = told["lock"][0], bytes.fromhex(told["lock"][1])
-        self._valid = _read(told["valid"])
-        self.cast = list(votes)
-        for vote in votes:
+        self.locked_view, self.locked = record.locked_view, record.locked
+        self._valid, self.proposed = record.valid, record.proposed
+        self.cast = list(record.cast)
+        for vote in record.cast:
             self._votes[vote.view, vote.final][self.me] = vote.choice
-        for known in (self.proposed, self._valid, *map(_read, told["voted"])):
+        for known in (record.proposed, record.valid, *record.voted):
             if known is not None:
                 self._proposals[known.view] = known
-        spoken = {vote.view for vote in votes} | ({self.proposed.view} if self.proposed else set())
-        self.view = told["view"] + (told["view"] in spoken)
+        spoken = {vote.view for vote in record.cast}
+        if record.proposed is not None:
+            spoken.add(record.proposed.view)
+        self.view = record.view + (record.view in spoken)
 
     def _give(self, final: bool, choice: bytes) -> Vote:
         vote = Vote(view=self.view, final=final, choice=choice)
@@ -205,25 +230,3 @@ class Ballot:
             if final and len(votes) >= self.quorum
         )
         return {choice for each in counted for choice in each if each[choice] >= self.quorum}
-
-
-def words(saved: bytes) -> tuple[tuple[Vote, ...], Proposal | None]:
-    """Return the votes and the last proposal of a ballot that was saved."""
-    told = json.loads(saved)
-    votes = (Vote(view=v, final=f, choice=bytes.fromhex(choice)) for v, f, choice in told["cast"])
-    return tuple(votes), _read(told["proposed"])
-
-
-def _written(proposal: Proposal | None) -> _Written | None:
-    if proposal is None:
-        return None
-    dealers = [[held.dealer, held.digest.hex()] for held in proposal.dealers]
-    return [proposal.view, proposal.since, dealers]
-
-
-def _read(written: _Written | None) -> Proposal | None:
-    if written is None:
-        return None
-    view, since, dealers = written
-    chosen = tuple(Held(dealer=d, digest=bytes.fromhex(digest)) for d, digest in dealers)
-    return Proposal(view=view, since=since, dealers=chosen)

@@ -29,7 +29,7 @@ Rules:
 import hashlib
 import math
 import operator
-import os
+import secrets
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,8 +37,7 @@ import numpy as np
 
 from pdlrecover.engines.peers.protocol.messages import Header
 from pdlrecover.errors import ShareError
-from pdlrecover.field import F61, Elements, Seeded, Source, lagrange_rows
-from pdlrecover.history.sealed.records import as_bytes
+from pdlrecover.field import F61, Elements, Seeded, Source, as_bytes, lagrange_rows
 from pdlrecover.sharing import Scheme, zero_masks
 
 CHECKS = 2
@@ -69,10 +68,10 @@ class Public:
 
         Whether these are zero masks is part of it, so that everybody can judge the dealing by it.
         """
-        told = hashlib.sha256(b"pdlrecover public part" + bytes([masks]))
+        hashed = hashlib.sha256(b"pdlrecover public part" + bytes([masks]))
         for part in (binding, self.commitments, self.proof.astype("<i8").tobytes()):
-            told.update(len(part).to_bytes(8, "little") + part)
-        return told.digest()
+            hashed.update(len(part).to_bytes(8, "little") + part)
+        return hashed.digest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +84,7 @@ class Dealt:
 
 
 def binding_of(header: Header, dealer: int) -> bytes:
-    """Return the bytes that bind a dealing to its run, step, log, request and dealer.
+    """Return a step's binding: the bytes that tie a dealing to run, step, log, request, dealer.
 
     The federation file is not among them: its addresses and deadlines may change within a step, and
     what was dealt in it stays as it is. What may not change is in the name of the run.
@@ -118,17 +117,17 @@ def deal_masks(kind: Kind, binding: bytes, seed: bytes) -> Dealt:
 
 def new_seed() -> bytes:
     """Return a secret seed from the operating system, for one dealing."""
-    return os.urandom(32)
+    return secrets.token_bytes(32)
 
 
 def _source(seed: bytes, binding: bytes, elements: Elements | None = None) -> Source:
-    """Return the randomness of one dealing: another slot or vector never gets the same again."""
-    told = hashlib.sha256(b"pdlrecover dealing randomness" + seed)
+    """Return the randomness of one dealing: another binding or vector never gets the same again."""
+    hashed = hashlib.sha256(b"pdlrecover dealing randomness" + seed)
     dealt = b"" if elements is None else as_bytes(elements)
     for part in (binding, dealt):
-        told.update(len(part).to_bytes(8, "little"))
-        told.update(part)
-    return Seeded(told.hexdigest())
+        hashed.update(len(part).to_bytes(8, "little"))
+        hashed.update(part)
+    return Seeded(hashed.hexdigest())
 
 
 def _dealt(kind: Kind, rows: Elements, random: Elements, binding: bytes, source: Source) -> Dealt:
@@ -206,9 +205,9 @@ def _proven_at(kind: Kind, public: Public, peer: int) -> list[int]:
 
 
 def _commitment(private: bytes) -> bytes:
-    told = hashlib.sha256(b"pdlrecover row")
-    told.update(private)
-    return told.digest()
+    hashed = hashlib.sha256(b"pdlrecover row")
+    hashed.update(private)
+    return hashed.digest()
 
 
 def _combined(

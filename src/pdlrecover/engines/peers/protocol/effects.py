@@ -1,7 +1,7 @@
 """What the protocol core wants done. It does nothing itself: no socket, clock, disk or thread.
 
-Effects are carried out in the order in which they are given: what must be remembered before it is
-told stands before it.
+Effects are carried out in the order in which they are given: what must be remembered before
+something is sent stands before it.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pdlrecover.engines.peers.protocol.dealing import Dealt
 from pdlrecover.engines.peers.protocol.messages import LogEntry
-from pdlrecover.engines.peers.protocol.rows import Row
+from pdlrecover.engines.peers.protocol.step_memory import Promise, Row
 from pdlrecover.field import Elements
 
 
@@ -28,6 +28,7 @@ class Compute:
 
     step: int
     binding: bytes
+    """The step's binding: see `dealing`."""
     seed: bytes
     deal: Callable[[bytes, bytes], Dealt]
 
@@ -40,8 +41,7 @@ class Compute:
 class Remember:
     """Keep what the peer promised in a step, durably, before anything that follows is sent."""
 
-    step: int
-    value: bytes
+    promise: Promise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

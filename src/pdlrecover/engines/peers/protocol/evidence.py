@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pdlrecover.engines.peers.protocol import codec, dealing
 from pdlrecover.engines.peers.protocol.dealing import CHECKS, NONCE_BYTES, Kind, Public
 from pdlrecover.engines.peers.protocol.effects import Blame, Effect
+from pdlrecover.engines.peers.protocol.forms import SIGNATURE
 from pdlrecover.engines.peers.protocol.messages import (
     Body,
     Dealing,
@@ -31,7 +32,7 @@ Verify = Callable[[int, bytes, bytes], bool]
 """Says whether a peer signed this: (peer, what, signature)."""
 MAX_PASSED_ON = 1 << 16
 """Larger proofs are kept, and not passed on."""
-_STATEMENT_BYTES = 32 + codec.SIGNATURE
+_STATEMENT_BYTES = 32 + SIGNATURE
 
 
 class EquivocationWatch:

@@ -29,8 +29,9 @@ from pdlrecover.engines.peers.protocol.messages import (
     Proposal,
     Receipt,
 )
-from pdlrecover.engines.peers.protocol.rows import Row
-from pdlrecover.engines.peers.protocol.run_context import RunContext, Task
+from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.engines.peers.protocol.step_memory import Row
+from pdlrecover.engines.peers.protocol.tasks import Task
 from pdlrecover.field import Elements
 
 
@@ -48,7 +49,7 @@ class Holdings:
         self._held: dict[int, Held] = {}
         self._statements: dict[int, bytes] = {}
         self._heard: dict[int, tuple[bytes, bytes]] = {}
-        """A digest and a statement for each dealer, as others' receipts told them."""
+        """A digest and a statement for each dealer, by its dealing or others' receipts."""
         self._receipts: dict[int, frozenset[Held]] = {}
         self._cheats: set[int] = set()
         self.own_statement = b""
@@ -98,8 +99,8 @@ class Holdings:
         binding = dealing.binding_of(self._place, dealer)
         return b"pdlrecover share" + binding + recipient.to_bytes(2, "little")
 
-    def take(self, dealer: int, body: Dealing) -> list[Effect]:
-        """Take a dealing, if it is good."""
+    def take_dealing(self, dealer: int, body: Dealing) -> list[Effect]:
+        """Judge a dealing, and hold it if it is good."""
         kind, me = self._task.kind, self._context.me
         if kind is None:
             return [Blame(peer=dealer, what="dealt where nothing is dealt")]
@@ -125,12 +126,12 @@ class Holdings:
                 statement=body.statement,
                 private=private,
             )
-            told = self._context.broadcast(self._place, proof)
-            return [*self._cheated(dealer, "dealt shares that do not fit", told[0].data), *told]
+            sends = self._context.broadcast(self._place, proof)
+            return [*self._cheated(dealer, "dealt shares that do not fit", sends[0].data), *sends]
         self._hold(Held(dealer=dealer, digest=digest), body.statement, row)
         return []
 
-    def judge(self, envelope: Envelope, body: Misdealt) -> list[Effect]:
+    def judge_accusation(self, envelope: Envelope, body: Misdealt) -> list[Effect]:
         """Look at the proof that a dealer cheated the accuser; if it is none, blame that one."""
         kind, dealer, accuser = self._task.kind, body.dealer, envelope.header.sender
         if kind is None or dealer not in self._context.peers:
@@ -145,8 +146,8 @@ class Holdings:
         """Take no dealing of this dealer, which is proven to have dealt in two ways."""
         self._cheats.add(dealer)
 
-    def hear(self, sender: int, body: Receipt) -> list[Effect]:
-        """Take a receipt, and see whether a dealer told others something else."""
+    def take_receipt(self, sender: int, body: Receipt) -> list[Effect]:
+        """Take a receipt, and see whether a dealer signed something else for others."""
         dealers = [held.dealer for held in body.held]
         distinct = dealers == sorted(set(dealers)) and set(dealers) <= set(self._context.peers)
         if len(body.held) != len(body.statements) or not distinct:
@@ -165,9 +166,9 @@ class Holdings:
 
     def lacking_mine(self, *, silent: bool) -> tuple[int, ...]:
         """Return whose receipts lack this peer's dealing; and who is silent so far, if asked."""
-        mine, told = self._held.get(self._context.me), self._receipts
-        others = (p for p in self._context.others if silent or p in told)
-        return tuple(p for p in others if mine not in told.get(p, ()))
+        mine, receipts = self._held.get(self._context.me), self._receipts
+        others = (p for p in self._context.others if silent or p in receipts)
+        return tuple(p for p in others if mine not in receipts.get(p, ()))
 
     def proposable(self, *, in_time: bool) -> list[Held] | None:
         """Return the set that a leader should propose, or None if it should wait.
@@ -239,8 +240,8 @@ class Holdings:
             self._heard[dealer] = digest, statement
             return []
         proof = Equivocation(accused=dealer, first=known[0] + known[1], second=digest + statement)
-        told = self._context.broadcast(self._place, proof)
-        return [*self._cheated(dealer, "dealt in two different ways", told[0].data), *told]
+        sends = self._context.broadcast(self._place, proof)
+        return [*self._cheated(dealer, "dealt in two different ways", sends[0].data), *sends]
 
     def _cheated(self, dealer: int, what: str, proof: bytes) -> list[Effect]:
         self._cheats.add(dealer)

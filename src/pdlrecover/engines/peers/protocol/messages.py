@@ -2,8 +2,8 @@
 
 Rules:
 
-- A *run* is one training or one recovery; a *step* is one opening in it; a *slot* is a step of a
-  run. What was opened in all steps so far is the run's *log*, the same at every peer.
+- A *run* is one training or one recovery; a *step* is one opening in it. What was opened in all
+  steps so far is the run's *log*, the same at every peer.
 - Every message carries a header with the federation, the run, the step, its sender, the digest of
   the sender's log and the digest of what it believes is asked in this step, model included. So two
   peers that differ in a single bit find out with the next message.
@@ -137,9 +137,9 @@ class LogEntry:
 
     def after(self, log: bytes) -> bytes:
         """Return the digest of the log with this entry appended."""
-        told = hashlib.sha256(b"pdlrecover log" + log + choice_of(self.dealers))
-        told.update(np.ascontiguousarray(self.values, dtype="<i8").data)
-        return told.digest()
+        hashed = hashlib.sha256(b"pdlrecover log" + log + choice_of(self.dealers))
+        hashed.update(np.ascontiguousarray(self.values, dtype="<i8").data)
+        return hashed.digest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -188,11 +188,11 @@ class RemovalProposal:
     @property
     def digest(self) -> bytes:
         """The name of the removal, and of the run that carries it out."""
-        told = hashlib.sha256(b"pdlrecover removal" + self.after)
-        told.update(np.array(sorted(self.removed), dtype="<u2").tobytes())
+        hashed = hashlib.sha256(b"pdlrecover removal" + self.after)
+        hashed.update(np.array(sorted(self.removed), dtype="<u2").tobytes())
         for text in (self.reason, self.method, str(self.accept_differencing), self.settings):
-            told.update(len(text.encode()).to_bytes(4, "little") + text.encode())
-        return told.digest()
+            hashed.update(len(text.encode()).to_bytes(4, "little") + text.encode())
+        return hashed.digest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +252,7 @@ def choice_of(dealers: tuple[Held, ...]) -> bytes:
     """Return the digest of a set of dealings; of the empty one, `NOTHING`."""
     if not dealers:
         return NOTHING
-    told = hashlib.sha256(b"pdlrecover dealers")
+    hashed = hashlib.sha256(b"pdlrecover dealers")
     for held in dealers:
-        told.update(held.dealer.to_bytes(2, "little") + held.digest)
-    return told.digest()
+        hashed.update(held.dealer.to_bytes(2, "little") + held.digest)
+    return hashed.digest()

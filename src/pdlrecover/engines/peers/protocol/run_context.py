@@ -1,16 +1,13 @@
 """Who takes part in a run, with what keys, by which quorums; and how a message to them is made."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol.contracts import Crypto
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
-from pdlrecover.engines.peers.protocol.dealing import Dealt, Kind
 from pdlrecover.engines.peers.protocol.effects import Send
 from pdlrecover.engines.peers.protocol.messages import EVERYBODY, Body, Header
 from pdlrecover.errors import ToleranceError
-from pdlrecover.field import Elements
 from pdlrecover.sharing import Scheme
 
 
@@ -43,7 +40,7 @@ class RunContext:
 
     @property
     def trusted(self) -> int:
-        """So many peers that say the same are believed: more than may collude or lie."""
+        """How many peers that say the same are believed: more than may collude or lie."""
         tolerance = self.scheme.quorums.tolerance
         return max(tolerance.colluders, tolerance.liars) + 1
 
@@ -81,39 +78,3 @@ class RunContext:
     def _signed(self, place: Header, body: Body, to: int) -> bytes:
         header = Header(**{**vars(place), "recipient": to})
         return codec.encode(header, body, self.crypto.sign)
-
-
-class Task(Protocol):
-    """The arithmetic of one step: what is dealt, what this peer says, and how it opens."""
-
-    @property
-    def round(self) -> int:
-        """The training round it is about."""
-
-    @property
-    def asked(self) -> bytes:
-        """The digest of the request, which must be the same at all peers."""
-
-    @property
-    def kind(self) -> Kind | None:
-        """What every peer deals; None if only stored shares are opened."""
-
-    @property
-    def least_dealers(self) -> int:
-        """How many dealers a set must have."""
-
-    @property
-    def size(self) -> int:
-        """How many elements a sub-secret has."""
-
-    def deal(self, binding: bytes, seed: bytes) -> Dealt:
-        """Compute what this peer contributes, and deal it."""
-
-    def sub_secret(self, rows: dict[int, Elements]) -> Elements | None:
-        """Return this peer's sub-secret, given its rows of the settled dealings; None: has none."""
-
-    def open(self, parts: dict[int, Elements]) -> tuple[Elements, tuple[int, ...]] | None:
-        """Return the opened integers and who lied; None if that takes more sub-secrets."""
-
-    def stored(self, rows: dict[int, Elements]) -> dict[int, Elements]:
-        """Return which of the rows are to be kept with the entry."""

@@ -6,7 +6,7 @@ Rules:
   in every message. A message of a past step is answered with this peer's position, one of a coming
   step waits, within limits.
 - A peer that asks for this one's position in the step before may lack what this one said in it:
-  it is told once more (see `step_memory`), a few times a minute at most.
+  that is sent once more (see `previous_step`), a few times a minute at most.
 - A message counts if its sender takes part, is who the transport says it is, signed it, and means
   this federation, this run, and this peer or everybody. What comes too late to tell anything is not
   read further than its header.
@@ -17,7 +17,7 @@ Rules:
 - *Divergence.* A message of the same step with another log or another request shows that its
   sender holds another model. It is not counted and its sender is named. This peer stops when it
   differs from more peers than may collude or lie, or when those that agree are no quorum any more;
-  also when the answers of so many peers do not lead from its log to what was signed.
+  also when the answers of that many peers do not lead from its log to what was signed.
 """
 
 from collections import defaultdict
@@ -37,25 +37,26 @@ from pdlrecover.engines.peers.protocol.messages import (
     LogEntry,
     Position,
 )
-from pdlrecover.engines.peers.protocol.rows import Row
-from pdlrecover.engines.peers.protocol.run_context import RunContext, Task
+from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
+from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.states import StepState
 from pdlrecover.engines.peers.protocol.step import Step
-from pdlrecover.engines.peers.protocol.step_memory import PreviousStep
+from pdlrecover.engines.peers.protocol.step_memory import Promise, Row
+from pdlrecover.engines.peers.protocol.tasks import Task
 from pdlrecover.errors import CodecError, MessageError
 
 WINDOW = 2
-"""Messages of so many coming steps are kept until their time comes."""
+"""Messages of this many coming steps are kept until their time comes."""
 KEPT_PER_SENDER = 24
-"""So many of them of one peer and step,"""
+"""At most this many of them of one peer and step,"""
 KEPT_BYTES = 1 << 26
-"""and until they have so many bytes."""
+"""and until they have this many bytes."""
 ANSWER_BYTES = 1 << 24
 """One message of fetched answers holds about so much."""
 LONGEST = 1 << 16
-"""So many numbers may always be opened in a step, however small the model is."""
+"""This many numbers may always be opened in a step, however small the model is."""
 PATIENCE = 64
-"""A silent peer is waited for up to so many times longer than at first, before the next."""
+"""A silent peer is waited for up to this many times longer than at first, before the next."""
 
 
 class RunProtocol:
@@ -67,9 +68,9 @@ class RunProtocol:
         self.step, self.log = 0, NOTHING
         self.current: Step | None = None
         self.halted = False
-        self.said: PreviousStep | None = None
+        self.previous: PreviousStep | None = None
         """What this peer said in the step before."""
-        self._told_again: dict[int, float] = {}
+        self._said_again_at: dict[int, float] = {}
         self._present = context.peers
         """Who dealt in the last step in which anything was dealt: the same at every peer."""
         self._later: dict[int, dict[int, list[Envelope]]] = defaultdict(lambda: defaultdict(list))
@@ -102,11 +103,11 @@ class RunProtocol:
         self._count(entry)
 
     def begin(
-        self, task: Task, now: float, memory: bytes | None = None, rows: Iterable[Row] = ()
+        self, task: Task, now: float, memory: Promise | None = None, rows: Iterable[Row] = ()
     ) -> list[Effect]:
-        """Start the next step; `memory` and `step_memory` were remembered of it before a crash."""
+        """Start the next step; `memory` and `rows` were kept of it before a crash."""
         place = self.context.place(self.step, self.log, task.asked, task.round)
-        before = self.said.kept if self.said else None
+        before = self.previous.spoken if self.previous else None
         self.current = Step(self.context, task, place, self._present, now, memory, rows, before)
         self._differing, self._overtaken_at, self._fetched = {}, None, []
         self._misfits, self._patience = set(), 1
@@ -200,8 +201,8 @@ class RunProtocol:
             return False
         if header.step < self.step:
             return True
-        current = self.current
-        return current is not None and header.step == self.step and not current.takes(kind)
+        step = self.current
+        return step is not None and header.step == self.step and not step.takes(kind)
 
     def _late(self, header: Header) -> list[Effect]:
         """Tell a peer that is more than a step behind where this one is.
@@ -224,18 +225,18 @@ class RunProtocol:
 
     def _now(self, envelope: Envelope, now: float) -> list[Effect]:
         """Take a message of the step under way."""
-        current, header = self.current, envelope.header
-        if current is None or self.halted:
+        step, header = self.current, envelope.header
+        if step is None or self.halted:
             return []
-        if (header.log, header.asked) != (current.place.log, current.place.asked):
+        if (header.log, header.asked) != (step.place.log, step.place.asked):
             return self._differs(header)
-        return current.take(envelope, now)
+        return step.take(envelope, now)
 
     def _differs(self, header: Header) -> list[Effect]:
         """Name a peer that holds another model; stop if it is this peer that stands alone."""
-        told = self._differing.get(header.sender)
         claim = header.log + header.asked
-        if told == claim or self.current is None or self.current.state is StepState.BEHIND:
+        known = self._differing.get(header.sender) == claim
+        if known or self.current is None or self.current.state is StepState.BEHIND:
             return []
         self._differing[header.sender] = claim
         effects: list[Effect] = [Blame(peer=header.sender, what="holds another model")]
@@ -312,13 +313,13 @@ class RunProtocol:
 
     def _hear_answers(self, sender: int, body: Answers, now: float) -> list[Effect]:
         """Take fetched answers if they lead to a log that enough peers signed."""
-        current = self.current
-        if current is None or current.state is not StepState.BEHIND or sender != self._source:
+        step = self.current
+        if step is None or step.state is not StepState.BEHIND or sender != self._source:
             return []
         if body.first != self.step + len(self._fetched) or not body.entries:
             return []
         if any(len(entry.values) > self._longest for entry in body.entries):
-            return self._misfit(current, sender)
+            return self._misfit(step, sender)
         self._attested.update(self._goals().keys())
         self._overtaken_at, self._patience = now, 1
         reached = 0
@@ -332,20 +333,20 @@ class RunProtocol:
         if not reached and self.step + len(self._fetched) < min(self._attested):
             return [self._ask_on()]
         if not reached:
-            return self._misfit(current, sender)
+            return self._misfit(step, sender)
         entries, self._fetched, self._catching_up = self._fetched[:reached], [], True
-        first = current.caught_up(entries[0])
+        first = step.caught_up(entries[0])
         return [first, *(Commit(entry=entry, shares={}) for entry in entries[1:])]
 
-    def _misfit(self, current: Step, sender: int) -> list[Effect]:
-        """Ask another peer; if so many cannot all be wrong, it is this peer's own log that is."""
+    def _misfit(self, step: Step, sender: int) -> list[Effect]:
+        """Ask another peer; if that many cannot all be wrong, it is this peer's own log that is."""
         self._fetched = []
         self._misfits.add(sender)
         if len(self._misfits) < self.context.trusted:
             text = f"answers of {self.context.name(sender)} do not fit, asking another peer"
             again = [self._fetch()] if self._goals() else []
             return [Note(text=text, facts={"peer": sender}), *again]
-        current.diverged()
+        step.diverged()
         self.halted = True
         who = ", ".join(map(self.context.name, sorted(self._misfits)))
         why = (
@@ -358,18 +359,18 @@ class RunProtocol:
     def _say_again(self, to: int, log: bytes, now: float) -> list[Effect]:
         """Tell a peer that is a step behind what this one said in that step."""
         pause = self.context.deadlines.resend / 2
-        if self.said is None or log != self.said.place.log:
+        if self.previous is None or log != self.previous.place.log:
             return []
-        if now < self._told_again.get(to, -pause) + pause:
+        if now < self._said_again_at.get(to, -pause) + pause:
             return []
-        self._told_again[to] = now
-        return [*self.said.again(self.context, to)]
+        self._said_again_at[to] = now
+        return [*self.previous.again(self.context, to)]
 
     def _settled(self, effects: list[Effect]) -> list[Effect]:
         """Count the steps that these effects finish."""
         for effect in effects:
             if isinstance(effect, Commit):
-                self.said = self.current.said() if self.current else None
+                self.previous = self.current.as_previous() if self.current else None
                 self._count(effect.entry)
                 self.current, self._overtaken_at = None, None
         for step in [step for step in self._later if step < self.step]:

@@ -14,7 +14,7 @@ class StepState(Enum):
 
     COMPUTING = "computes what it will deal"
     GATHERING = "has dealt, and waits for the others' dealings"
-    AGREEING = "has told what it holds, and agrees with the others on whose dealings count"
+    AGREEING = "has sent its receipt, and agrees with the others on whose dealings count"
     OPENING = "collects sub-secrets until they open"
     BEHIND = "has been overtaken, and fetches the public answers"
     OPENED = "has the answer"

@@ -41,22 +41,21 @@ from pdlrecover.engines.peers.protocol.messages import (
     SubSecret,
     Vote,
 )
-from pdlrecover.engines.peers.protocol.rows import Row
-from pdlrecover.engines.peers.protocol.run_context import RunContext, Task
+from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
+from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.states import HELPS, TAKES, Move, StepState, moved
-from pdlrecover.engines.peers.protocol.step_memory import Kept, PreviousStep, Promise
-from pdlrecover.field import Elements
+from pdlrecover.engines.peers.protocol.step_memory import Promise, Row, Spoken
+from pdlrecover.engines.peers.protocol.sub_secrets import SubSecrets
+from pdlrecover.engines.peers.protocol.tasks import Task
 
-MAX_CHOICES = 4
-"""Sub-secrets of one peer for so many different sets are kept."""
 DEALING_PATIENCE = 4
-"""A dealing is sent again to a silent peer after so many times the usual wait."""
+"""A dealing is sent again to a silent peer after this many times the usual wait."""
 PATIENCE = 3
-"""After it has said its own so many times again, a peer says whose sub-secrets are missing."""
+"""After sending its own again this many times, a peer says whose sub-secrets are missing."""
 LONGEST_PAUSE = 8
-"""What may have been lost is sent again at least every so many times the usual wait."""
+"""What may have been lost is sent again after this many times the usual wait at most."""
 LONGEST_VIEW = 8
-"""A view lasts up to so many times as long as the first."""
+"""A view lasts up to this many times as long as the first."""
 
 
 class Step:
@@ -69,9 +68,9 @@ class Step:
         place: Header,
         present: tuple[int, ...],
         now: float,
-        memory: bytes | None,
+        memory: Promise | None,
         rows: Iterable[Row] = (),
-        before: Kept | None = None,
+        before: Spoken | None = None,
     ) -> None:
         """`present` are those that are waited for, and lead first.
 
@@ -86,19 +85,19 @@ class Step:
             quorum=context.quorum,
             liars=context.scheme.quorums.tolerance.liars,
         )
-        self.seed, self._own = dealing.new_seed(), b""
+        self.seed, self._own_digest = dealing.new_seed(), b""
         if memory:
-            promise = Promise.restored(memory)
-            self.seed, self._own = promise.seed, promise.dealt
-            self.ballot.restore(promise.now["ballot"].encode())
+            self.seed, self._own_digest = memory.seed, memory.dealt
+            self.ballot.restore(memory.now.ballot)
             self.holdings.restore(rows)
         self.wake_at = now + context.deadlines.resend
         self._before = before
         self._dealt: Dealt | None = None
-        self._mine: Elements | None = None
+        self._sub_secret: SubSecret | None = None
+        """What this peer says, once it can."""
         self._choice = NOTHING
         self._dealers: tuple[Held, ...] = ()
-        self._parts: dict[bytes, dict[int, Elements]] = {}
+        self.sub_secrets = SubSecrets(task)
         self._watch = EquivocationWatch(context, place)
         self._heard_at: dict[int, float] = {}
         self._resend_at, self._pause = self.wake_at, context.deadlines.resend
@@ -114,7 +113,7 @@ class Step:
     def begin(self) -> list[Effect]:
         """Start: compute what is to be dealt, or open what is stored."""
         if self.task.kind is None:
-            return [*self._say_sub_secret(), *self._try_open()]
+            return [*self._send_sub_secret(), *self._open_if_possible()]
         binding = dealing.binding_of(self.place, self.context.me)
         return [Compute(step=self.place.step, binding=binding, seed=self.seed, deal=self.task.deal)]
 
@@ -140,11 +139,11 @@ class Step:
         effects: list[Effect] = []
         match body:
             case Dealing():
-                effects = self.holdings.take(sender, body)
+                effects = self.holdings.take_dealing(sender, body)
             case Receipt():
-                effects = self.holdings.hear(sender, body)
+                effects = self.holdings.take_receipt(sender, body)
                 self.ballot.hear_view(sender, body.view)
-            case Proposal() if self._may_propose(sender, body):
+            case Proposal() if self._is_leaders(sender, body):
                 effects = self._watch.compare(envelope, body.view)
                 self.ballot.hear_proposal(sender, body)
             case Vote() if self.ballot.is_near(body.view):
@@ -152,12 +151,12 @@ class Step:
                 self.ballot.hear_vote(sender, body)
             case SubSecret() if len(body.values) != self.task.size:
                 effects = [Blame(peer=sender, what="sent a sub-secret of the wrong size")]
-            case SubSecret() if self._may_choose(sender, body.choice):
+            case SubSecret() if self.sub_secrets.may_take(sender, body.choice):
                 effects = self._watch.compare(envelope, body.choice)
-                self._parts.setdefault(body.choice, {}).setdefault(sender, body.values)
-                effects += self._try_open()
+                self.sub_secrets.take(sender, body.choice, body.values)
+                effects += self._open_if_possible()
             case Misdealt():
-                effects = self.holdings.judge(envelope, body)
+                effects = self.holdings.judge_accusation(envelope, body)
             case Equivocation():
                 effects = self._watch.judge(envelope, body)
                 if (body.accused, Dealing) in self._watch.caught:
@@ -176,7 +175,7 @@ class Step:
             effects += self._again(now)
             self._resent += 1
             if self._resent == PATIENCE and self.state is StepState.OPENING:
-                effects.append(self._say_who_is_missing())
+                effects.append(self._note_who_is_missing())
         self._set_alarm(now)
         return effects
 
@@ -223,10 +222,10 @@ class Step:
         effects: list[Effect] = []
         if self.state is StepState.GATHERING and self.holdings.complete:
             self._move(Move.ALL_HERE)
-            effects += self._tell_receipt(now)
+            effects += self._send_first_receipt(now)
         if self.state is StepState.GATHERING and now >= self._deadline:
             self._move(Move.DEADLINE)
-            effects += self._tell_receipt(now)
+            effects += self._send_first_receipt(now)
         if self._helps or self.state in (
             StepState.GATHERING,
             StepState.AGREEING,
@@ -242,14 +241,14 @@ class Step:
             self._rest(now)
             self._choice = self.ballot.settled.choice
             self._dealers = self.ballot.settled.dealers
-            said = self._say_sub_secret()
+            sends = self._send_sub_secret()
             if self.task.kind and self.task.kind.masks:
                 effects.append(self._promise())
-            effects += [*said, *self._try_open()]
+            effects += [*sends, *self._open_if_possible()]
         self._set_alarm(now)
         return effects
 
-    def _tell_receipt(self, now: float) -> list[Effect]:
+    def _send_first_receipt(self, now: float) -> list[Effect]:
         self._rest(now)
         self._start_view(now)
         return self._receipt()
@@ -288,7 +287,7 @@ class Step:
             if found or self.ballot.is_bound:
                 proposal = self.ballot.propose(found or ())
                 sends += self.context.broadcast(self.place, proposal)
-        given = self.ballot.act(self.holdings.accepts, self.holdings.holds)
+        given = self.ballot.vote(self.holdings.accepts, self.holdings.holds)
         for vote in given:
             sends += self.context.broadcast(self.place, vote)
         if not sends:
@@ -306,64 +305,54 @@ class Step:
 
     def _promise(self) -> Remember:
         """Keep the seed and the votes under this step's number, however far the run has come."""
-        promise = Promise(seed=self.seed, dealt=self._own, now=self._kept(), before=self._before)
-        return Remember(step=self.place.step, value=promise.saved())
+        promise = Promise(
+            step=self.place.step,
+            seed=self.seed,
+            dealt=self._own_digest,
+            now=self._spoken(),
+            before=self._before,
+        )
+        return Remember(promise=promise)
 
-    def _kept(self) -> Kept:
+    def _spoken(self) -> Spoken:
         masks = self.task.kind is not None and self.task.kind.masks
-        values = (
-            self._mine.astype("<i8").tobytes().hex() if masks and self._mine is not None else None
-        )
-        return {"ballot": self.ballot.saved().decode(), "values": values}
+        values = self._sub_secret.values if masks and self._sub_secret else None
+        return Spoken(ballot=self.ballot.record(), sub_secret=values)
 
-    def said(self) -> PreviousStep:
+    def as_previous(self) -> PreviousStep:
         """Return what this peer said in this step, for those that still need it."""
-        part = None
-        if self._mine is not None:
-            part = SubSecret(choice=self._choice, values=self._mine)
-        return PreviousStep(
-            place=self.place,
-            votes=tuple(self.ballot.cast),
-            part=part,
-            kept=self._kept(),
-            proposal=self.ballot.proposed,
-        )
+        return PreviousStep(place=self.place, spoken=self._spoken(), sub_secret=self._sub_secret)
 
-    def _say_sub_secret(self) -> list[Effect]:
+    def _send_sub_secret(self) -> list[Effect]:
         rows = self.holdings.rows(self._dealers)
-        self._mine = None if rows is None else self.task.sub_secret(rows)
-        if self._mine is None:
+        values = None if rows is None else self.task.sub_secret(rows)
+        if values is None:
             facts: dict[str, object] = {"step": self.place.step}
             return [Note(text="shares are missing here, this peer only listens", facts=facts)]
-        self._parts.setdefault(self._choice, {})[self.context.me] = self._mine
-        body = SubSecret(choice=self._choice, values=self._mine)
-        return [*self.context.broadcast(self.place, body)]
+        self.sub_secrets.take(self.context.me, self._choice, values)
+        self._sub_secret = SubSecret(choice=self._choice, values=values)
+        return [*self.context.broadcast(self.place, self._sub_secret)]
 
-    def _say_who_is_missing(self) -> Note:
-        here = self._parts.get(self._choice, {})
-        missing = ", ".join(self.context.name(p) for p in self.context.peers if p not in here)
+    def _note_who_is_missing(self) -> Note:
+        missing = self.sub_secrets.missing(self._choice, self.context.peers)
+        who = ", ".join(map(self.context.name, missing))
         facts: dict[str, object] = {"step": self.place.step, "round": self.place.round}
         return Note(
-            text=f"round {self.place.round} waits for sub-secrets of {missing}: they are "
+            text=f"round {self.place.round} waits for sub-secrets of {who}: they are "
             "away, or do not have the shares of that round (any more); if too few have them, this "
             "run cannot go on",
             facts=facts,
         )
 
-    def _may_propose(self, sender: int, body: Proposal) -> bool:
-        """Say whether to look at a proposal: its view's leader names everybody at most."""
+    def _is_leaders(self, sender: int, body: Proposal) -> bool:
+        """Say whether to look at a proposal: its view's leader sent it, of everybody at most."""
         is_leader = self.ballot.leader(body.view) == sender and self.ballot.is_near(body.view)
         return is_leader and len(body.dealers) <= len(self.context.peers)
 
-    def _may_choose(self, sender: int, choice: bytes) -> bool:
-        """Say whether to look at a sub-secret: one sender may name a few sets, no more."""
-        named = [c for c, parts in self._parts.items() if sender in parts]
-        return choice in named or len(named) < MAX_CHOICES
-
-    def _try_open(self) -> list[Effect]:
+    def _open_if_possible(self) -> list[Effect]:
         if self.state is not StepState.OPENING:
             return []
-        found = self.task.open(self._parts.get(self._choice, {}))
+        found = self.sub_secrets.open(self._choice)
         if found is None:
             return []
         values, liars = found
@@ -378,7 +367,7 @@ class Step:
     def _deal(self, dealt: Dealt) -> list[Effect]:
         """Deal to all others; which dealing it is, is kept before anybody sees it."""
         digest = self.holdings.digest_of(self.context.me, dealt.public)
-        if self._own not in (b"", digest):
+        if self._own_digest not in (b"", digest):
             self.holdings.expected.discard(self.context.me)
             facts: dict[str, object] = {"step": self.place.step}
             text = (
@@ -386,7 +375,7 @@ class Step:
                 "nothing in this step, and the others go on without it"
             )
             return [Note(text=text, facts=facts)]
-        self._own, self._dealt = digest, dealt
+        self._own_digest, self._dealt = digest, dealt
         self.holdings.hold_own(dealt)
         return [self._promise(), *self._deal_to(self.context.others)]
 
@@ -397,8 +386,8 @@ class Step:
         own = self.holdings.own_statement
         sends: list[Effect] = []
         for peer in peers:
-            sealed_for = self.holdings.seal_context(self.context.me, peer)
-            sealed = self.context.crypto.seal(peer, self._dealt.private[peer], sealed_for)
+            bound_to = self.holdings.seal_context(self.context.me, peer)
+            sealed = self.context.crypto.seal(peer, self._dealt.private[peer], bound_to)
             body = Dealing(
                 commitments=public.commitments, proof=public.proof, statement=own, sealed=sealed
             )
@@ -421,7 +410,6 @@ class Step:
                 sends += self.context.broadcast(self.place, self.ballot.proposed)
             for vote in self.ballot.cast:
                 sends += self.context.broadcast(self.place, vote)
-        if self.state is StepState.OPENING and self._mine is not None:
-            body = SubSecret(choice=self._choice, values=self._mine)
-            sends += self.context.broadcast(self.place, body)
+        if self.state is StepState.OPENING and self._sub_secret is not None:
+            sends += self.context.broadcast(self.place, self._sub_secret)
         return sends

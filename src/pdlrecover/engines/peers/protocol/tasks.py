@@ -1,4 +1,6 @@
-"""The arithmetic of the three kinds of steps, for one peer and its own shares.
+"""The arithmetic of a step, for one peer and its own shares: what is dealt, said and opened.
+
+There are three kinds of steps, each a `Task`:
 
 fresh sums       every peer deals its update; sub-secret: the sum of the settled dealers' shares
 stored sums      nothing is dealt; sub-secret: a combination of stored shares
@@ -7,6 +9,7 @@ dot products     every peer deals zero masks; sub-secret: its masked products
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -17,6 +20,43 @@ from pdlrecover.sharing import DotShares, Opening, Scheme, Shares, dots_public, 
 from pdlrecover.sharing import open_robust as open_vector
 
 Opened = tuple[Integers, tuple[int, ...]]
+"""The opened signed integers, and who lied."""
+
+
+class Task(Protocol):
+    """The arithmetic of one step: what is dealt, what this peer says, and how it opens."""
+
+    @property
+    def round(self) -> int:
+        """The training round it is about."""
+
+    @property
+    def asked(self) -> bytes:
+        """The digest of the request, which must be the same at all peers."""
+
+    @property
+    def kind(self) -> Kind | None:
+        """What every peer deals; None if only stored shares are opened."""
+
+    @property
+    def least_dealers(self) -> int:
+        """How many dealers a set must have."""
+
+    @property
+    def size(self) -> int:
+        """How many elements a sub-secret has."""
+
+    def deal(self, binding: bytes, seed: bytes) -> Dealt:
+        """Compute what this peer contributes, and deal it."""
+
+    def sub_secret(self, rows: dict[int, Elements]) -> Elements | None:
+        """Return this peer's sub-secret, given its rows of the settled dealings; None: has none."""
+
+    def open(self, parts: dict[int, Elements]) -> Opened | None:
+        """Return the opened integers and who lied; None if that takes more sub-secrets."""
+
+    def stored(self, rows: dict[int, Elements]) -> dict[int, Elements]:
+        """Return which of the rows are to be kept with the entry."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,7 +5,7 @@
     checkpoints           what was promised in the step under way; in training/ also removals
 
 Rules: a step is one write of its vault (see `history.vault`), with the digests of the dealings that
-were added up as its evidence, so that the log can be told again to a peer that was away. Shares
+were added up as its evidence, so that the log can be sent to a peer that was away. Shares
 that were kept before are staged there, and not written again. Models and logs stay on disk, and
 are read when they are asked for.
 """

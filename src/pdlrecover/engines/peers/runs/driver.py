@@ -27,8 +27,8 @@ from pdlrecover.engines import encoding
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.messages import LogEntry
-from pdlrecover.engines.peers.protocol.run_context import RunContext, Task
-from pdlrecover.engines.peers.protocol.tasks import FreshSum, MaskedDots, StoredSum
+from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.engines.peers.protocol.tasks import FreshSum, MaskedDots, StoredSum, Task
 from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import PlanError
@@ -301,8 +301,8 @@ class Driver:
 
 def _digest(kind: str, numbers: Sequence[int], *arrays: np.ndarray) -> bytes:
     """Return the digest of a request: equal if and only if the requests are, to the bit."""
-    told = hashlib.sha256(b"pdlrecover request " + kind.encode())
-    told.update(np.array([len(numbers), *numbers], dtype="<i8").tobytes())
+    hashed = hashlib.sha256(b"pdlrecover request " + kind.encode())
+    hashed.update(np.array([len(numbers), *numbers], dtype="<i8").tobytes())
     for array in arrays:
-        told.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
-    return told.digest()
+        hashed.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    return hashed.digest()

@@ -11,6 +11,7 @@ import safetensors.torch
 from pdlrecover.adversary import Attack
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.plan import Recovery
+from pdlrecover.engines.peers.folder import TRAINED, recovered_name
 from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES
@@ -124,12 +125,12 @@ class RunFactory:
 
     def write_trained(self, session: RunSession) -> None:
         """Write the trained model, and what was opened for it."""
-        self._write("trained", session, {"peers": [p.name for p in self.membership.peers]})
+        self._write(TRAINED, session, {"peers": [p.name for p in self.membership.peers]})
 
     def write_recovered(self, session: RunSession, removal: Removal) -> None:
         """Write the recovered model, and what was opened for it."""
         proposal, names = removal.proposal, [peer.name for peer in self.membership.peers]
-        told = {
+        facts = {
             "removal": proposal.digest.hex(),
             "removed": [names[p] for p in sorted(proposal.removed)],
             "kept": [names[p] for p in removal.kept],
@@ -137,7 +138,7 @@ class RunFactory:
             "method": proposal.method,
             "approved_by": [names[p] for p in sorted(removal.approvals)],
         }
-        self._write(recovered_name(proposal.digest), session, told)
+        self._write(recovered_name(proposal.digest.hex()), session, facts)
 
     def _session(
         self, method: Method, context: RunContext, history: bytes | None = None
@@ -152,7 +153,7 @@ class RunFactory:
         )
         return RunSession(driver, self.store)
 
-    def _write(self, name: str, session: RunSession, told: dict[str, Any]) -> None:
+    def _write(self, name: str, session: RunSession, facts: dict[str, Any]) -> None:
         """Write NAME.safetensors, then NAME.json: once that is there, both are."""
         model: Vector | None = session.driver.model
         if model is None:
@@ -160,7 +161,7 @@ class RunFactory:
         state = self._flat.module_with(model).state_dict()
         tensors = {key: value.contiguous() for key, value in state.items()}
         driver = session.driver
-        told |= {
+        facts |= {
             "weights_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
             "log": session.protocol.log.hex(),
             "rounds": self.rounds,
@@ -168,17 +169,12 @@ class RunFactory:
             "ledger": driver.participation.told(driver.ledger),
         }
         content = safetensors.torch.save(tensors)
-        told["file_sha256"] = hashlib.sha256(content).hexdigest()
+        facts["file_sha256"] = hashlib.sha256(content).hexdigest()
         try:
             write_whole(self.folder / f"{name}.safetensors", content)
-            write_json(self.folder / f"{name}.json", told)
+            write_json(self.folder / f"{name}.json", facts)
         except OSError as error:
             raise HistoryError(
                 f"the model could not be written to {self.folder}: {error.strerror}; it is safe in "
                 "the history; make room and start again, and it will be written"
             ) from error
-
-
-def recovered_name(removal: bytes) -> str:
-    """Return what the files of a recovery are called."""
-    return f"recovered-{removal.hex()[:16]}"

@@ -1,7 +1,7 @@
 """One peer in one run: the protocol core, the method, and the store, still without a network.
 
-What is left for the outside to do is sent, computed, or told. A participant that is made again on
-the same store goes on where its log ends.
+What is left for the outside to do is to send, to compute, and to say. A session that is made again
+on the same store goes on where its log ends.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,10 +27,18 @@ from pdlrecover.engines.peers.protocol.effects import (
     Serve,
 )
 from pdlrecover.engines.peers.protocol.messages import Held, LogEntry
-from pdlrecover.engines.peers.protocol.rows import Row, restored, row_part
-from pdlrecover.engines.peers.protocol.run_context import Task
+from pdlrecover.engines.peers.protocol.previous_step import recall_previous
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES, RunProtocol
-from pdlrecover.engines.peers.protocol.step_memory import Promise, recall_previous
+from pdlrecover.engines.peers.protocol.step_memory import (
+    KEPT_ROW,
+    PROMISE,
+    PROMISE_NAME,
+    KeptRow,
+    Promise,
+    Row,
+    row_name,
+)
+from pdlrecover.engines.peers.protocol.tasks import Task
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.field import Elements
@@ -40,13 +48,11 @@ OTHERWISE = (
     "what is stored of this run was asked for in another way than this version of the software "
     "asks; nothing is lost: go on with the version that began it"
 )
-_STEP = "step"
-"""What the peer promised in a step is kept under this name."""
 Outgoing = Send | Compute | Blame | Note | Halt
 
 
 class RunSession:
-    """Joins the machine, the driver and the store of one run."""
+    """Joins the protocol, the driver and the store of one run."""
 
     def __init__(self, driver: Driver, store: Store) -> None:
         self.driver, self.protocol = driver, RunProtocol(driver.context, driver.longest)
@@ -68,8 +74,10 @@ class RunSession:
         except (ValueError, IndexError) as error:
             raise PlanError(OTHERWISE) from error
         self._keep_model()
-        step = self.protocol.step
-        return self._begin(now, self._recall(_STEP, step), self._rows(step))
+        promise = self._promise()
+        if promise is not None and promise.step != self.protocol.step:
+            promise = None
+        return self._begin(now, promise, self._rows(self.protocol.step))
 
     def _replay(self, log: Sequence[LogEntry]) -> None:
         """Give the method what was opened; raise if it now asks otherwise than it did then.
@@ -83,7 +91,7 @@ class RunSession:
             if self.driver.at is not None:
                 last = step, self.driver.at
             if step == len(log) - 1:
-                self._recall_said(entry)
+                self._recall_previous(entry)
             self.protocol.replay(entry)
             self.task = self.driver.answer(entry)
         if last and not np.array_equal(self._store.asked_at(self._run, last[0]), last[1]):
@@ -103,31 +111,32 @@ class RunSession:
 
     def _rows(self, step: int) -> list[Row]:
         """Return the rows of a step that were kept."""
-        notes = [self._recall(row_part(peer), step) for peer in self.protocol.context.peers]
-        held = partial(self._store.held, self._run)
-        return [row for note in notes if note and (row := restored(note, held))]
+        saved = (self._store.promised(self._run, row_name(p)) for p in self.protocol.context.peers)
+        kept = [KEPT_ROW.decode(data) for data in saved if data]
+        staged = partial(self._store.held, self._run)
+        return [row for each in kept if each.step == step and (row := each.restored(staged))]
 
-    def _recall(self, part: str, step: int) -> bytes | None:
-        """Return what is kept of a step, if it is of this one."""
-        memory = self._store.promised(self._run, part)
-        if not memory or int.from_bytes(memory[:8], "little") != step:
-            return None
-        return memory[8:]
+    def _promise(self) -> Promise | None:
+        """Return what this peer promised in the last step in which it did."""
+        saved = self._store.promised(self._run, PROMISE_NAME)
+        return PROMISE.decode(saved) if saved else None
 
-    def _recall_said(self, entry: LogEntry) -> None:
+    def _recall_previous(self, entry: LogEntry) -> None:
         """Find again what this peer said in the last step that the store has."""
-        protocol, task, kept = self.protocol, self.task, None
+        protocol, task, promise, spoken = self.protocol, self.task, self._promise(), None
         if task is None:
             return
-        if memory := self._recall(_STEP, protocol.step):
-            kept = Promise.restored(memory).now
-        elif memory := self._recall(_STEP, protocol.step + 1):
-            kept = Promise.restored(memory).before
+        if promise and promise.step == protocol.step:
+            spoken = promise.now
+        elif promise and promise.step == protocol.step + 1:
+            spoken = promise.before
         place = protocol.context.place(protocol.step, protocol.log, task.asked, task.round)
-        protocol.said = recall_previous(self._store, protocol.context, task, place, entry, kept)
+        protocol.previous = recall_previous(
+            self._store, protocol.context, task, place, entry, spoken
+        )
 
     def _begin(
-        self, now: float, memory: bytes | None = None, rows: Sequence[Row] = ()
+        self, now: float, memory: Promise | None = None, rows: Sequence[Row] = ()
     ) -> list[Outgoing]:
         if self.task is None:
             self.protocol.end()
@@ -160,9 +169,9 @@ class RunSession:
                 self._store.finish(self._run, self.driver.model), self.driver.model
             ):
                 raise PlanError(OTHERWISE)
-            parts = map(row_part, self.protocol.context.peers)
-            if held := {part: b"" for part in parts if self._store.promised(self._run, part)}:
-                self._store.promise(self._run, held, {})
+            names = map(row_name, self.protocol.context.peers)
+            if kept := {name: b"" for name in names if self._store.promised(self._run, name)}:
+                self._store.promise(self._run, kept, {})
 
     def _entries(self, first: int) -> list[LogEntry]:
         """Return entries from a step on, as many as one message should hold."""
@@ -191,15 +200,11 @@ def _together(effects: Sequence[Effect]) -> Iterator[Outgoing | Commit | Serve |
         write = _Write({}, {})
         for effect in some:
             if isinstance(effect, Remember):
-                write.values[_STEP] = _of_step(effect.step, effect.value)
+                write.values[PROMISE_NAME] = PROMISE.encode(effect.promise)
             elif isinstance(effect, Keep):
                 for row in effect.rows:
-                    note = row.saved(whole=not effect.stored)
-                    write.values[row_part(row.held.dealer)] = _of_step(effect.step, note)
+                    kept = KeptRow.of(row, effect.step, whole=not effect.stored)
+                    write.values[row_name(row.held.dealer)] = KEPT_ROW.encode(kept)
                     if effect.stored:
                         write.shares[row.held] = row.values
         yield write
-
-
-def _of_step(step: int, value: bytes) -> bytes:
-    return step.to_bytes(8, "little") + value

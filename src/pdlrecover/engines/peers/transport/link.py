@@ -51,7 +51,7 @@ class Limits:
     waiting_bytes: int = 1 << 27
     """The same in bytes; one message may always wait, however large."""
     calls: int = 8
-    """So many streams of one peer may be open at once."""
+    """This many streams of one peer may be open at once."""
     unanswered_messages: int = 32
     """Sent to one peer and not yet answered; no more are sent meanwhile,"""
     unanswered_bytes: int = 1 << 24
@@ -136,7 +136,7 @@ class Link:
     async def _converse(self) -> None:
         """Send what is queued and hear the answers, until the stream breaks or a deadline is past.
 
-        That it is broken is told by the reading side: it has heard all answers by then.
+        That it is broken is found by the reading side: it has heard all answers by then.
         """
         self._error = None
         call = self._open()

@@ -13,10 +13,11 @@ Rules:
   again; after a few times it is dropped: the protocol says again what matters.
 - To each peer there is a queue of its own, bounded in messages and bytes; when it is full the
   oldest goes. So a peer that is slow, frozen or gone costs the others nothing.
-- What is received is bounded too: a peer has so many messages and bytes waiting here, and is kept
-  waiting with the next. Of one peer one message is read at a time, within the deadline, and few
-  streams may be open. A message says its size first: one that is too large is refused before it
-  arrives, and one that ends early was cut off with its sender's connection, and is nobody's word.
+- What is received is bounded too: of each peer a limited number of messages and bytes waits here,
+  and it is kept waiting with the next. Of one peer one message is read at a time, within the
+  deadline, and few streams may be open. A message says its size first: one that is too large is
+  refused before it arrives, and one that ends early was cut off with its sender's connection, and
+  is nobody's word.
 - A peer that cannot be reached is named in the log with the reason, once, and again when it can be;
   so are callers that are refused. Whoever fails the TLS handshake is not seen here.
 """
@@ -66,7 +67,7 @@ class Network:
         """`receive` is awaited for every message; while it waits, its sender waits.
 
         `listen` is where this peer listens, if not at the address that the others know. `complain`
-        is told what was refused, and of which peer, if it was one.
+        is called with what was refused, and of which peer, if it was one.
         """
         self._listen = listen or addresses[me]
         self._me, self._addresses, self._tls, self._receive = me, tuple(addresses), tls, receive

@@ -1,0 +1,98 @@
+"""`pdlrecover peer status`, and how commands reach a running peer. Nothing heavy is imported."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import typer
+
+from pdlrecover.cli.common import Folder
+from pdlrecover.engines.peers.folder import CONTROL, STATUS
+from pdlrecover.engines.peers.operator.local_socket import NoPeerError, ask
+from pdlrecover.engines.peers.operator.status import PeerStatus
+from pdlrecover.errors import PlanError
+from pdlrecover.files import about, read_json
+
+PRESENT_SECONDS = 30.0
+"""Who was heard within this many seconds counts as present."""
+T = TypeVar("T")
+
+
+def status(
+    folder: Folder,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+) -> None:
+    """Show rounds, size, who is present, removals, and who was caught lying."""
+    found, running = current_status(folder)
+    if as_json:
+        typer.echo(json.dumps({"running": running, **msgspec.to_builtins(found)}, indent=2))
+        return
+    for line in _lines(found, running):
+        typer.echo(line)
+
+
+def command(folder: Path, answer: type[T], **fields: Any) -> T:
+    """Give the running peer a command, and return its answer; raise if that is an error."""
+    found = asyncio.run(ask(folder / CONTROL, fields))
+    if "error" in found:
+        raise PlanError(found["error"])
+    return _converted(found, answer, f"the peer in {folder} runs another version")
+
+
+def current_status(folder: Path) -> tuple[PeerStatus, bool]:
+    """Return a peer's status, and whether it is running now; of a stopped one, its last."""
+    try:
+        return command(folder, PeerStatus, do="status"), True
+    except NoPeerError:
+        path = folder / STATUS
+    start = "start the peer by `pdlrecover peer run FEDERATION FOLDER`, or name its folder"
+    with about(f"no peer is running in {folder}", PlanError):
+        values = read_json(path, PlanError, missing=start, damaged=start)
+        return _converted(values, PeerStatus, f"{path} was written by another version"), False
+
+
+def _converted(values: Any, answer: type[T], what: str) -> T:
+    try:
+        return msgspec.convert(values, answer)
+    except msgspec.ValidationError as error:
+        raise PlanError(
+            f"{what} of the software ({error}); use the version that it was started with"
+        ) from error
+
+
+def _lines(status: PeerStatus, running: bool) -> list[str]:
+    ago = time.time() - status.time
+    state = "running" if running else f"not running; as it was {ago:.0f} s ago"
+    lines = [f"{status.peer} of {status.federation}: {state}"]
+    for name, run in status.runs.items():
+        title = run.kind if run.kind == "training" else f"{run.kind} {name}"
+        where = f"round {run.round} of {run.rounds}, step {run.step}"
+        lines.append(f"  {title}: {where}, {run.outcome}")
+        rounds = run.exact_rounds
+        if away := [f"{who} {rounds - n}" for who, n in run.dealt.items() if n < rounds]:
+            lines.append(f"    of {rounds} exact rounds, done without: {', '.join(away)}")
+    for removal in status.removals:
+        lines.append(
+            f"  removal {removal.removal[:16]} of {', '.join(removal.removed)} "
+            f"({removal.reason}): {len(removal.approvals)} of {removal.needed} approvals"
+            f" ({', '.join(removal.approvals)})"
+        )
+    heard = status.last_heard_seconds
+    present = [p for p, s in heard.items() if s is not None and s < PRESENT_SECONDS]
+    absent = [p for p in heard if p not in present]
+    if running:
+        lines.append(f"  present: {', '.join(present) or 'nobody'}")
+        lines.append(f"  not heard for {PRESENT_SECONDS:.0f} s: {', '.join(absent) or 'nobody'}")
+    for name, what in status.other_files.items():
+        lines.append(f"  {name} has another federation file: {'; '.join(what)}")
+    for title, misdeeds in (
+        ("caught lying", status.caught),
+        ("named, without proof to others", status.named),
+    ):
+        who = [f"{each.peer} ({each.what})" for each in misdeeds]
+        lines.append(f"  {title}: {', '.join(who) or 'nobody'}")
+    lines.append(f"  history: {status.history_bytes / 1e6:.1f} MB")
+    return lines

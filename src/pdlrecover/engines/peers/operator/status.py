@@ -1,0 +1,105 @@
+"""What a running peer answers its operator: its status, and what came of a command.
+
+The fields are the keys of `status.json`, and of the answers on the local socket.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DONE, RUNNING = "done", "running"
+"""Outcomes of a run; others say why it stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    """How far a run is."""
+
+    kind: str
+    """`training` or `recovery`."""
+    outcome: str
+    step: int
+    round: int
+    rounds: int
+    state: str | None
+    exact_rounds: int = 0
+    dealt: Mapping[str, int] = field(default_factory=dict)
+    """In how many exact rounds each of its peers dealt."""
+    log: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemovalStatus:
+    """A removal that was proposed."""
+
+    removal: str
+    removed: tuple[str, ...]
+    reason: str
+    method: str
+    approvals: tuple[str, ...]
+    needed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MisdeedStatus:
+    """What a peer did that no honest peer does; when first."""
+
+    peer: str
+    what: str
+    time: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlameStatus:
+    """One of the last occasions on which a peer was blamed."""
+
+    peer: int
+    what: str
+    proven: bool
+    time: float
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerStatus:
+    """Where a peer is, for people and for scripts."""
+
+    federation: str
+    peer: str
+    time: float
+    runs: Mapping[str, RunStatus]
+    removals: tuple[RemovalStatus, ...]
+    last_heard_seconds: Mapping[str, float | None]
+    other_files: Mapping[str, tuple[str, ...]]
+    """Whose federation file differs, and where."""
+    caught: tuple[MisdeedStatus, ...] = ()
+    """What is proven to others."""
+    named: tuple[MisdeedStatus, ...] = ()
+    """What is not."""
+    blames: tuple[BlameStatus, ...] = ()
+    history_bytes: int
+    network: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed:
+    """A removal was proposed; its outcome, if it has passed before."""
+
+    removal: str
+    outcome: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approved:
+    """A removal was approved here."""
+
+    approved: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """The peer stops."""
+
+    done: str = "stopping"
+
+
+Answer = PeerStatus | Proposed | Approved | Stopping

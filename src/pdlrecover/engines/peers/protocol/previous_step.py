@@ -1,0 +1,70 @@
+"""What a peer said in the step before, to say it again to those that lack it.
+
+A peer that has opened a step answers those that ask in that step with its votes and its sub-secret
+of it: they may have been lost, and nobody else can say them. Sub-secrets of sums are computed again
+from stored shares; of masked dot products they are kept (see `step_memory`).
+"""
+
+from dataclasses import dataclass
+
+from pdlrecover.engines.peers.protocol.contracts import Store
+from pdlrecover.engines.peers.protocol.effects import Send
+from pdlrecover.engines.peers.protocol.messages import (
+    Header,
+    LogEntry,
+    Proposal,
+    SubSecret,
+    Vote,
+    choice_of,
+)
+from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.engines.peers.protocol.step_memory import Spoken
+from pdlrecover.engines.peers.protocol.tasks import Task
+from pdlrecover.field import Elements
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreviousStep:
+    """A peer's own messages of the step before, as it sent them to everybody."""
+
+    place: Header
+    spoken: Spoken | None
+    """None if it is lost: then only the sub-secret is known, and not of dot products."""
+    sub_secret: SubSecret | None
+
+    @property
+    def votes(self) -> tuple[Vote, ...]:
+        """Return the votes of this peer."""
+        return self.spoken.ballot.cast if self.spoken else ()
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """Return the last proposal of this peer."""
+        return self.spoken.ballot.proposed if self.spoken else None
+
+    def again(self, context: RunContext, to: int) -> list[Send]:
+        """Return the same messages once more, to one peer."""
+        bodies = (self.proposal, *self.votes, self.sub_secret)
+        sends = [send for body in bodies if body for send in context.broadcast(self.place, body)]
+        return [send for send in sends if send.to == to]
+
+
+def recall_previous(
+    store: Store,
+    context: RunContext,
+    task: Task,
+    place: Header,
+    entry: LogEntry,
+    spoken: Spoken | None,
+) -> PreviousStep:
+    """Return what this peer said in the last step of the store, as far as it can be had."""
+    values: Elements | None = None
+    if task.kind is None:
+        values = task.sub_secret({})
+    elif task.kind.masks:
+        values = spoken.sub_secret if spoken else None
+    else:
+        dealers = [held.dealer for held in entry.dealers]
+        values = store.shares(context.run, place.step, dealers)
+    part = None if values is None else SubSecret(choice=choice_of(entry.dealers), values=values)
+    return PreviousStep(place=place, spoken=spoken, sub_secret=part)

@@ -1,0 +1,68 @@
+"""What a peer keeps on disk of removals: proposals, signed approvals, and what has passed.
+
+It is written in the wire's own forms, with a version: see `protocol.stored`.
+"""
+
+import json
+from dataclasses import dataclass
+
+from pdlrecover.engines.peers.protocol.codec import REMOVAL_PROPOSAL
+from pdlrecover.engines.peers.protocol.contracts import Store
+from pdlrecover.engines.peers.protocol.forms import DIGEST, MAX_PEERS, Bytes, Many, Record
+from pdlrecover.engines.peers.protocol.messages import RemovalProposal
+from pdlrecover.engines.peers.protocol.stored import StoredForm
+
+MAX_STORED = 1 << 20
+MAX_APPROVAL = 1 << 12
+_NAME = "removals"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRemoval:
+    """A removal that was proposed, and who has approved it."""
+
+    proposal: RemovalProposal
+    approvals: tuple[bytes, ...]
+    """The whole messages, as they were signed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRemovals:
+    """All removals that a peer knows, and the digests of those that have passed, in that order."""
+
+    removals: tuple[StoredRemoval, ...] = ()
+    passed: tuple[bytes, ...] = ()
+
+
+def recall(store: Store) -> StoredRemovals:
+    """Return what is kept of removals; nothing, if nothing is."""
+    saved = store.recall(_NAME)
+    return REMOVALS.decode(saved) if saved else StoredRemovals()
+
+
+def remember(store: Store, removals: StoredRemovals) -> None:
+    """Keep what is known of removals, instead of what was kept before."""
+    store.remember({_NAME: REMOVALS.encode(removals)})
+
+
+def _read_version_0(data: bytes) -> StoredRemovals:
+    """Read JSON with hexadecimal digits."""
+    saved, removals = json.loads(data), []
+    for item in saved["removals"]:
+        approvals = tuple(map(bytes.fromhex, item.pop("approvals").values()))
+        item |= {"removed": tuple(item["removed"]), "after": bytes.fromhex(item["after"])}
+        removals.append(StoredRemoval(proposal=RemovalProposal(**item), approvals=approvals))
+    passed = tuple(map(bytes.fromhex, saved["passed"]))
+    return StoredRemovals(removals=tuple(removals), passed=passed)
+
+
+_APPROVALS = Many(Bytes(MAX_APPROVAL), MAX_PEERS)
+_REMOVAL = Record(StoredRemoval, {"proposal": REMOVAL_PROPOSAL, "approvals": _APPROVALS})
+REMOVALS: StoredForm[StoredRemovals] = StoredForm(
+    kind=3,
+    form=Record(
+        StoredRemovals,
+        {"removals": Many(_REMOVAL, MAX_STORED), "passed": Many(DIGEST, MAX_STORED)},
+    ),
+    read_version_0=_read_version_0,
+)

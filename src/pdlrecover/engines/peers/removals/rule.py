@@ -1,0 +1,144 @@
+"""The rule by which a peer judges a proposed removal. No input/output.
+
+Rules:
+
+- A removal that the rule refuses (see `recovery.removal`) does not count, whoever approves it. It
+  is judged together with others: those that have passed, and, before this peer approves it, those
+  that this peer has approved.
+- The rule holds in every training round that the recovery may open a stored sum of, for those that
+  dealt in it, together with the other removals that may open one of it. Methods that do not replay
+  the history open those of the first rounds, up to the one in which a removed peer first dealt.
+- A removal that cannot run is refused: by a method whose plan does not fit the training, or, where
+  it is proposed and approved, by one that needs shares that this peer has dropped.
+- A kept set is recovered once, unless differencing is accepted: a second recovery would ask the
+  same peers for the same updates, and perhaps open them in another sum.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pdlrecover.engines.peers.federation.plan import Recovery
+from pdlrecover.engines.peers.protocol.messages import RemovalProposal
+from pdlrecover.errors import PlanError
+from pdlrecover.recovery import methods
+from pdlrecover.recovery.removal import check_differences, check_peers_in_sum, check_removal
+from pdlrecover.sharing import Quorums
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemovalRule:
+    """What this peer allows, given the training that removals are about."""
+
+    quorums: Quorums
+    recovery: Recovery
+    """The federation's settings of recoveries. Fewer honest leavers than its `min_removed` are
+    refused, unless differencing is accepted."""
+    needed: int
+    """How many approvals a removal takes."""
+    log: bytes
+    """The digest of the finished training log."""
+    rounds: Sequence[frozenset[int]]
+    """Who dealt in each of its rounds."""
+    kept_from: int
+    """This peer has its shares of round 0, and from this round on; it has dropped the others."""
+
+    def kept(self, proposal: RemovalProposal) -> tuple[int, ...]:
+        """Return who is left after a removal."""
+        return tuple(p for p in range(self.quorums.peers) if p not in proposal.removed)
+
+    def judge(self, proposal: RemovalProposal, others: Sequence[RemovalProposal]) -> None:
+        """Raise if the rule refuses this removal, after these others."""
+        if proposal.after != self.log:
+            raise PlanError("this removal is about another training than this peer's")
+        if proposal.settings != self.recovery.told():
+            raise PlanError(
+                "this removal was proposed with other settings of recovery than this peer's "
+                "federation file has; propose it again"
+            )
+        removed = proposal.removed
+        if list(removed) != sorted(set(removed)):
+            raise PlanError(f"a removal names each peer once, in order, got {list(removed)[:20]}")
+        methods.check_between_peers(proposal.method)
+        rounds = len(self.rounds)
+        settings = methods.Settings(options=self.recovery.options(rounds))
+        methods.check_plan(proposal.method, settings, rounds=rounds, removed=len(removed))
+        kept = check_removal(
+            removed,
+            peers=self.quorums.peers,
+            tolerance=self.quorums.tolerance,
+            reason=proposal.reason,
+            accept_differencing=proposal.accept_differencing,
+            colluders=self.quorums.tolerance.colluders,
+        )
+        for present in set(self.rounds[: self._opened(proposal)]):
+            check_peers_in_sum(len(present.intersection(kept)), self.quorums.tolerance)
+        if not removed or len(kept) < self.needed:
+            raise PlanError(
+                f"a removal names at least one peer and leaves {self.needed} to approve it, got "
+                f"{len(removed)} to remove and {len(kept)} to keep"
+            )
+        if not any(dealers.intersection(removed) for dealers in self.rounds):
+            raise PlanError(
+                "none of these peers dealt in any round of the training, so the trained model is "
+                "the one without them already; there is nothing to recover"
+            )
+        if not proposal.accept_differencing:
+            self._check_differencing(proposal, others)
+
+    def _check_differencing(
+        self, proposal: RemovalProposal, others: Sequence[RemovalProposal]
+    ) -> None:
+        """Raise if the sums of this recovery and of others would tell a single peer's part."""
+        least = self.recovery.min_removed
+        if proposal.reason == "left" and len(proposal.removed) < least:
+            raise PlanError(
+                f"the federation removes at least {least} leavers at once "
+                f"(recovery.min_removed), got {len(proposal.removed)}; wait for others, or accept "
+                "that their sum is revealed (--accept-differencing)"
+            )
+        kept = frozenset(self.kept(proposal))
+        opened = [(frozenset(self.kept(other)), self._opened(other)) for other in others]
+        if any(other == kept for other, _ in opened):
+            raise PlanError(
+                "the same peers have been removed before; to recover again by another method, "
+                "accept that the two recoveries can be compared (--accept-differencing)"
+            )
+        check_differences(
+            kept,
+            rounds=[
+                (present, frozenset(other for other, end in opened if t < end))
+                for t, present in enumerate(self.rounds[: self._opened(proposal)])
+            ],
+            colluders=self.quorums.tolerance.colluders,
+            malicious=_malicious(others),
+            now_malicious=_malicious([proposal]),
+        )
+
+    def _opened(self, proposal: RemovalProposal) -> int:
+        """Return of how many rounds of the training, from the first, sums may be opened again.
+
+        Until a removed peer has dealt, the recovery is at the models of the training, and is
+        answered from stored sums whatever the method (see `driver`).
+        """
+        rounds, removed = self.rounds, frozenset(proposal.removed)
+        if methods.entry_of(proposal.method).sees == "history":
+            return len(rounds)
+        dealt = (t + 1 for t, dealers in enumerate(rounds) if dealers & removed)
+        return next(dealt, len(rounds))
+
+    def check_shares(self, proposal: RemovalProposal) -> None:
+        """Raise if this peer has dropped shares that the recovery needs of it."""
+        dropped = range(1, min(self.kept_from, self._opened(proposal)))
+        if dropped:
+            entries = methods.METHODS.items()
+            fresh = [m for m, e in entries if e.on == "peers" and e.sees != "history"]
+            raise PlanError(
+                f"{proposal.method} needs stored shares of rounds {dropped[0]} to {dropped[-1]}, "
+                "which this peer has dropped (history.keep); choose a method that asks for fresh "
+                f"updates only ({', '.join(fresh)}), or let those decide that have them"
+            )
+
+
+def _malicious(proposals: Iterable[RemovalProposal]) -> frozenset[int]:
+    """Return whom these removals declare malicious."""
+    return frozenset(p for each in proposals if each.reason == "malicious" for p in each.removed)
