@@ -13,6 +13,7 @@ from pdlrecover.cli.progress import Bars
 from pdlrecover.cli.tables import results_table
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.experiment.run import run
 from pdlrecover.experiments.report.figures import draw_curves
 from pdlrecover.experiments.report.html import write_report
@@ -209,7 +210,7 @@ def simulate(
     run_and_show(chosen, out, data_dir)
 
 
-def run_and_show(config: Config, out: Path, data_dir: Path | None) -> dict[str, Any]:
+def run_and_show(config: Config, out: Path, data_dir: Path | None) -> Result:
     """Run an experiment with progress, then print its table and say where everything is."""
     console = Console()
     say = partial(console.print, soft_wrap=True, markup=False, highlight=False)
@@ -223,8 +224,8 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> dict[str, 
         raise typer.Exit(INTERRUPTED) from None
     figure = draw_curves(result, out / "curves.svg")
     console.print(results_table(result))
-    if result.get("dataset_note"):
-        say(f"Note: {result['dataset_note']}.")
+    if result.dataset_note:
+        say(f"Note: {result.dataset_note}.")
     report = write_report(documents_from_result(result), out / "report.html")
     say(f"Report: {report}\nCurves: {figure}\nRecord: {out / 'result.json'}")
     return result

@@ -4,15 +4,17 @@ A reproduction returns a `Document`; the page, the terminal and the docs are mad
 record is JSON, so that a page can be drawn again without running anything.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from pdlrecover.engines.ledger import Openings
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.decode import built, checked
+from pdlrecover.experiments.report.decode import built
 
 Cell = str | float | int | None
-OPENING: dict[str, type] = {"openings": int, "numbers": int, "of": str}
-"""What a ledger says of a kind of openings."""
+Row = dict[str, Cell]
+"""A table's row, by the keys of its columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +55,19 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table: programs find it by its key, people by its heading."""
+
+    key: str
+    heading: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows of cells; numbers stay numbers, so that tables sort and tests can read them."""
 
     title: str
-    columns: list[str]
+    columns: list[Column]
     rows: list[list[Cell]]
     command: str
     note: str = ""
@@ -65,6 +75,30 @@ class Table:
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise RecordError(f"a row of {self.title!r} does not have {len(self.columns)} cells")
+        if len(set(self.keys)) < len(self.columns):
+            raise RecordError(f"two columns of {self.title!r} have the same key")
+
+    @classmethod
+    def from_rows(
+        cls, *, title: str, columns: list[Column], rows: Iterable[Row], command: str, note: str = ""
+    ) -> Self:
+        """Make a table of rows that are given by key; keys without a column are left out."""
+        cells = [[row[column.key] for column in columns] for row in rows]
+        return cls(title=title, columns=columns, rows=cells, command=command, note=note)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the columns."""
+        return [column.key for column in self.columns]
+
+    @property
+    def headings(self) -> list[str]:
+        """The headings of the columns."""
+        return [column.heading for column in self.columns]
+
+    def by_key(self) -> list[Row]:
+        """Return the rows, each by the keys of the columns."""
+        return [dict(zip(self.keys, row, strict=True)) for row in self.rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +123,8 @@ class Document:
     facts: list[Fact] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    ledger: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By method: what it opened, as in the result records: {kind: {openings, numbers, of}}."""
+    ledger: dict[str, dict[str, Openings]] = field(default_factory=dict)
+    """By method and kind: what it opened, as in the results."""
     note: str = ""
     """Where it comes from: versions, commit, seeds."""
 
@@ -104,11 +138,19 @@ class Document:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """Return what `record` wrote down; raise RecordError if a part is of another type."""
-        document = built(cls, record)
-        for method, opened in document.ledger.items():
-            for kind, entry in opened.items():
-                known = checked(entry, dict[str, Any], f"ledger {method!r} {kind!r}")
-                for key, wanted in OPENING.items():
-                    checked(known.get(key), wanted, f"ledger {method!r} {kind!r} {key}")
-        return document
+        """Return what `record` wrote down; raise RecordError if a part is of another type.
+
+        Documents of earlier versions have no keys: there each heading stands for its key.
+        """
+        tables = record.get("tables")
+        if isinstance(tables, list):
+            record = {**record, "tables": [_keyed(table) for table in tables]}
+        return built(cls, record)
+
+
+def _keyed(table: Any) -> Any:
+    columns = table.get("columns") if isinstance(table, dict) else None
+    if not isinstance(columns, list):
+        return table
+    named = [{"key": c, "heading": c} if isinstance(c, str) else c for c in columns]
+    return {**table, "columns": named}
