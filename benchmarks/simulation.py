@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 from timing import Contestant, as_record, environment, progress, race
 
-from pdlrecover.engines.simulated_peers import Integers, SimulatedPeers, simulate_peers
-from pdlrecover.engines.sum_store import Clear, Shared
+from pdlrecover.engines.simulated_peers import SimulatedPeers, simulate_peers
+from pdlrecover.engines.sum_store import ClearSums, SharedSums
 from pdlrecover.federation import Federation
-from pdlrecover.field import one_blas_thread
+from pdlrecover.field import Integers, one_blas_thread
 from pdlrecover.learning.models import build
 from pdlrecover.recovery.methods import Settings
 from pdlrecover.sharing import Scheme, Tolerance
@@ -71,15 +71,15 @@ def rounds_race(repeats: int) -> tuple[list[dict[str, object]], dict[str, float]
     w = people.updates.model.initial
     scheme = Scheme.for_peers(PEERS, Tolerance(colluders=66, dropouts=60, liars=5))
     length = people.code.length
-    clear = Clear(length=length)
-    shared = Shared(scheme=scheme, length=length, responders=tuple(range(PEERS)))
+    clear = ClearSums()
+    shared = SharedSums(scheme=scheme, length=length, responders=tuple(range(PEERS)))
 
     def clear_round() -> Integers:
-        return clear.open(clear.deal(people.sums(0, w, [range(PEERS)]))[0])
+        return clear.open(clear.read(clear.deal(people.sums(0, w, [range(PEERS)])), [0])[0])
 
     def shared_round() -> Integers:
         dealt = shared.deal(people.sums(0, w, [range(PEERS)]))
-        return shared.open(shared.read(dealt)[0])
+        return shared.open(shared.read(dealt, [0])[0])
 
     works = {
         "clear round": clear_round,

@@ -19,6 +19,14 @@ class OracleField:
         assert x.size == 0 or (x.min() >= 0 and x.max() < self.modulus)
         return x
 
+    def from_signed(self, integers):
+        return self._reduced(integers)
+
+    def to_signed(self, elements):
+        half = self.modulus // 2
+        flat = [int(x) if x <= half else int(x) - self.modulus for x in np.ravel(elements)]
+        return np.array(flat, dtype=np.int64).reshape(np.shape(elements))
+
     def add(self, x, y):
         return self._each(lambda a, b: a + b, x, y)
 

@@ -1,7 +1,9 @@
+import dataclasses
 import importlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,11 +15,13 @@ import pytest
 import simulated
 
 import pdlrecover
+from pdlrecover.adversary import ATTACKS
 from pdlrecover.cli import COMMANDS, HISTORY_COMMANDS, PEER_COMMANDS, main
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import Reproduction
+from pdlrecover.recovery.methods import METHODS
 
 PLAN = ["plan", "--peers", "200", "--colluders", "66", "--dropouts", "60", "--liars", "5"]
 EMPTY = simulated.result({})
@@ -89,6 +93,46 @@ def test_version():
     assert result.stdout.strip() == pdlrecover.__version__
 
 
+def test_the_help_of_simulate_lists_every_attack_and_method(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = run("simulate", "--help").stdout
+    (attacks,) = [line for line in shown.splitlines() if line.startswith("│ --attack ")]
+    (methods,) = [line for line in shown.splitlines() if line.startswith("│ --methods ")]
+    assert all(name in attacks for name in ATTACKS)
+    assert all(name in methods for name in METHODS)
+
+
+def test_every_setting_is_an_option_with_its_default_and_an_explanation(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = run("simulate", "--help").stdout.splitlines()
+    for field in dataclasses.fields(Config):
+        flag = f"--{field.name.replace('_', '-')} "
+        (place,) = [i for i, line in enumerate(shown) if line.startswith(f"│ {flag}")]
+        assert re.search(r"> +\S.*\w+.*\.", shown[place]), flag
+        if isinstance(field.default, int | float | str) and field.default is not False:
+            assert f"[default: {field.default}]" in shown[place] + shown[place + 1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], {"peers": 30, "clear": True}),
+        (["--peers", "20"], {"peers": 20, "clear": True}),
+        (["--methods", "retrain, historical,"], {"methods": ("retrain", "historical")}),
+        (["--learning-rate", "1", "--open-pairs"], {"learning_rate": 1.0, "open_pairs": True}),
+    ],
+)
+def test_flags_that_are_given_win_over_the_file(tmp_path, monkeypatch, flags, expected):
+    seen = []
+    module = importlib.import_module("pdlrecover.cli.simulate")
+    monkeypatch.setattr(module, "run_and_show", lambda config, *_: seen.append(config))
+    config = tmp_path / "some.toml"
+    config.write_text("peers = 30\nclear = true\n")
+    assert run("simulate", "--config", str(config), *flags).returncode == 0
+    (chosen,) = seen
+    assert chosen == dataclasses.replace(Config(peers=30, clear=True), **expected)
+
+
 @pytest.mark.slow
 def test_simulate_writes_a_result(tmp_path):
     config = tmp_path / "small.toml"
@@ -118,7 +162,7 @@ def test_simulate_writes_a_result(tmp_path):
         (["--methods", "magic"], "no method is called 'magic'"),
         (["--leavers", "1"], "would reveal its updates"),
         (["--dataset", "mnist", "--data-dir", "nowhere"], "nowhere"),
-        (["--config", "none.toml"], "cannot be read"),
+        (["--config", "none.toml"], "does not exist"),
         (["--attack", "lie"], "needs attackers"),
     ],
 )

@@ -85,7 +85,7 @@ def test_saved_and_loaded_it_recovers_the_same(tmp_path):
 
 def test_loading_what_is_not_there_or_broken_says_so(tmp_path):
     datasets = [small.points(seed=peer, count=20 + peer) for peer in range(small.PEERS)]
-    with pytest.raises(HistoryError, match="no saved federation"):
+    with pytest.raises(HistoryError, match="does not exist; name the folder of a saved federation"):
         Federation.load(tmp_path, small.module(), datasets)
     TRAINED.save(tmp_path)
     models = tmp_path / "models.bin"

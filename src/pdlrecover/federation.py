@@ -8,13 +8,13 @@
 
 Rules:
 
-- Everything that peers deal is really secret-shared and opened, unless `clear` is asked for, which
-  gives the same numbers faster.
+- Everything that peers deal is really secret-shared and opened. With `clear=True` nothing is
+  shared, which gives the same numbers faster.
 - Removal can be differenced: the sum over all peers, opened in training, minus the sum over the
-  kept ones, opened in recovery, is the removed peers' sum. Of one honest leaver, that is its own
-  update. So a removal of fewer than two honest peers is refused unless accepted by name,
-  and so are two recoveries whose kept peers differ by one.
-- Colluders know their own part of a sum, so at least two more peers than they are take part in it.
+  kept ones, opened in recovery, is the removed peers' sum. If one honest peer leaves, that is its
+  own update. So removing fewer than two honest peers is refused unless the caller accepts it by
+  name, and so are two recoveries whose kept peers differ by one.
+- Colluders know their own part of a sum, so at least c + 2 peers take part in every sum.
 - The history is kept for each peer alone where that fits the budget; else cohorts must be named.
 """
 
@@ -37,16 +37,17 @@ from pdlrecover.engines.sum_store import Faults
 from pdlrecover.engines.trained_model import TrainedModel, as_tensors
 from pdlrecover.errors import DataError, HistoryError, PlanError
 from pdlrecover.field import Source
+from pdlrecover.files import read_json, write_json
 from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.optimizers import Rate
-from pdlrecover.recovery.removal import Reason, check_company, check_removal
+from pdlrecover.recovery.removal import Reason, check_peers_in_sum, check_removal
 from pdlrecover.recovery.requests import Optimizer, Original, Vector
 from pdlrecover.recovery.retrain import train
 from pdlrecover.sharing import Scheme, Tolerance
 
 DEFAULT_BUDGET = 8 << 30
-"""So many bytes of history on disk, at most, unless more is allowed."""
+"""How many bytes of history may be written to disk, unless the caller allows more."""
 
 FORMAT = 1
 
@@ -89,7 +90,7 @@ class Federation:
         self._optimizer: Optimizer | None = None
         self._recovered: list[frozenset[int]] = []
         if not clear:
-            check_company(simulated_peers.peers, scheme.quorums.tolerance)
+            check_peers_in_sum(simulated_peers.peers, scheme.quorums.tolerance)
 
     @classmethod
     def simulate(
@@ -168,7 +169,7 @@ class Federation:
         optimizer: str | Optimizer = "sgd",
         observer: Observer | None = None,
     ) -> TrainedModel:
-        """Train for so many rounds, by the name of an optimiser and its rate, or with your own."""
+        """Train for `rounds` rounds, with an optimiser by name and its rate, or with your own."""
         if rounds < 1:
             raise PlanError(f"training takes at least 1 round, got {rounds}")
         if isinstance(optimizer, str):
@@ -186,13 +187,13 @@ class Federation:
             )
         everybody = range(self.simulated_peers.peers)
         first = self._flat.initial
-        outcome = self._simulation.drive(
+        result = self._simulation.drive(
             train(first, optimizer, range(rounds)), kept=everybody, record=True, observer=observer
         )
         if not self.history.finished:
-            self.history.finish(outcome.model)
+            self.history.finish(result.model)
         self._optimizer = optimizer
-        return self._state(outcome)
+        return self._trained(result)
 
     def recover(
         self,
@@ -215,13 +216,13 @@ class Federation:
         kept = self.check_removal(remove, reason, accept_differencing=accept_differencing)
         methods.check_plan(method, settings, rounds=self.original.rounds, removed=len(remove))
         self._recovered.append(frozenset(kept))
-        outcome = self._simulation.drive(
+        result = self._simulation.drive(
             methods.start(method, self.original, settings),
             kept=kept,
             faults=faults,
             observer=observer,
         )
-        return self._state(outcome)
+        return self._trained(result)
 
     def check_removal(
         self, remove: Sequence[int], reason: Reason = "left", *, accept_differencing: bool = False
@@ -237,7 +238,7 @@ class Federation:
             earlier=self._recovered,
         )
         if not self.clear:
-            check_company(len(kept), tolerance)
+            check_peers_in_sum(len(kept), tolerance)
         self.history.cohorts_of(kept)
         sum_store(self._simulation, kept, Faults())
         return kept
@@ -260,8 +261,8 @@ class Federation:
             raise PlanError("no recovery was begun")
         return TrainedModel(weights=weights, ledger=ledger, _flat=self._flat)
 
-    def _state(self, outcome: MethodResult) -> TrainedModel:
-        return TrainedModel(weights=outcome.model, ledger=outcome.ledger, _flat=self._flat)
+    def _trained(self, result: MethodResult) -> TrainedModel:
+        return TrainedModel(weights=result.model, ledger=result.ledger, _flat=self._flat)
 
     def _check_budget(self, rounds: int) -> None:
         layout = self.history.layout
@@ -314,9 +315,7 @@ class Federation:
             "optimizer": optimizers.as_record(self._optimizer),
             "recovered": [sorted(kept) for kept in self._recovered],
         }
-        part = place / "federation.json.part"
-        part.write_text(json.dumps(settings, indent=2))
-        part.rename(place / "federation.json")
+        write_json(place / "federation.json", settings, HistoryError)
 
     @classmethod
     def load(
@@ -332,8 +331,9 @@ class Federation:
         The module must have the weights that training started from.
         """
         path = Path(folder) / "federation.json"
+        missing = "name the folder of a saved federation"
+        settings = read_json(path, HistoryError, missing=missing, damaged="train it again")
         try:
-            settings = json.loads(path.read_text())
             found = settings.pop("format")
             if found != FORMAT:
                 raise HistoryError(f"{path} has format {found}, and this version reads {FORMAT}")
@@ -341,8 +341,6 @@ class Federation:
             tolerance = Tolerance(**settings.pop("tolerance"))
             recovered = [frozenset(kept) for kept in settings.pop("recovered")]
             values = {key: settings.pop(key) for key in SAVED}
-        except FileNotFoundError as error:
-            raise HistoryError(f"there is no saved federation in {folder}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
         federation = cls.simulate(

@@ -1,37 +1,59 @@
-"""Files that are complete or absent, written by one process at a time, read or explained."""
+"""Files that are complete or absent, written by one process at a time, read or explained.
+
+Where `error` is given, it is raised with the file's name and what to do, instead of an `OSError`.
+"""
 
 import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from pdlrecover.errors import LocalError
 
 
-def write_whole(path: Path, content: str | bytes | bytearray, *, durable: bool = False) -> None:
+def write_whole(
+    path: Path,
+    content: str | bytes | bytearray,
+    error: type[LocalError] | None = None,
+    *,
+    durable: bool = False,
+) -> None:
     """Replace a file at once: a reader sees the old one or the new one, never a part.
 
     With `durable` it survives a crash once this has returned, and only its owner may read it.
     """
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    target = Path(os.path.realpath(path))  # a link stays, and what it points at is replaced
+    part = target.with_name(f"{target.name}.{token_hex(4)}.part")
     try:
         mode = 0o600 if durable else 0o666
         data = content.encode() if isinstance(content, str) else content
         write_new(part, data, mode=mode, durable=durable)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    if durable:
-        sync_folder(path.parent)
+        part.replace(target)
+        if durable:
+            sync_folder(target.parent)
+    except BaseException as fault:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        if not isinstance(fault, OSError):
+            raise
+        if error is None:
+            fault.filename, fault.filename2 = str(path), None
+            raise
+        raise error(
+            f"{path} cannot be written: {fault.strerror}; make room or choose another place, and "
+            "try again"
+        ) from fault
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(
+    path: Path, value: Any, error: type[LocalError] | None = None, *, indent: int = 2
+) -> None:
     """Replace a JSON file at once; what JSON has no form for is written as text."""
-    write_whole(path, json.dumps(value, indent=2, default=str))
+    write_whole(path, json.dumps(value, indent=indent, default=str), error)
 
 
 def write_new(
@@ -46,6 +68,16 @@ def write_new(
             os.fsync(fd)
 
 
+def make_folder(folder: Path, error: type[LocalError]) -> None:
+    """Make a folder, and those that it is in, unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise error(
+            f"the folder {folder} cannot be written: {fault.strerror}; choose another place"
+        ) from fault
+
+
 def sync_folder(folder: Path) -> None:
     """Make sure that the names in a folder survive a crash."""
     fd = os.open(folder, os.O_RDONLY)
@@ -55,16 +87,44 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def read_text(path: Path, error: type[LocalError], *, missing: str = "") -> str:
-    """Return a text file, or raise `error` with the reason; `missing` is said if there is none."""
+def read_bytes(path: Path, error: type[LocalError], *, missing: str = "") -> bytes:
+    """Return a file's content; `missing` says what to do if there is none."""
     try:
-        return path.read_text("utf-8")
+        return path.read_bytes()
     except FileNotFoundError as fault:
-        raise error(missing or f"{path} does not exist") from fault
+        raise error(f"{path} does not exist; {missing or 'name a file that does'}") from fault
+    except IsADirectoryError as fault:
+        raise error(f"{path} is a folder; {missing or 'name a file'}") from fault
     except OSError as fault:
         raise error(f"{path} cannot be read: {fault.strerror}") from fault
+
+
+def read_text(path: Path, error: type[LocalError], *, missing: str = "") -> str:
+    """Return a text file."""
+    try:
+        return read_bytes(path, error, missing=missing).decode()
     except UnicodeDecodeError as fault:
-        raise error(f"{path} is not a text file (UTF-8)") from fault
+        raise error(f"{path} is not a text file (UTF-8): {fault.reason}") from fault
+
+
+def read_json(
+    path: Path, error: type[LocalError], *, missing: str = "", damaged: str = "make it again"
+) -> Any:
+    """Return the value in a JSON file; `damaged` says what to do if it is not JSON."""
+    text = read_text(path, error, missing=missing)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as fault:
+        raise error(f"{path} is damaged: {fault}; {damaged}") from fault
+
+
+@contextmanager
+def about(path: Path | str, error: type[LocalError]) -> Iterator[None]:
+    """Say with the file's name what is wrong with its content."""
+    try:
+        yield
+    except LocalError as fault:
+        raise error(f"{path}: {fault}") from fault
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pdlrecover.learning import (
     FlatModel,
     Updates,
     accuracy,
+    clip,
     data_weights,
     models,
     partition,
@@ -87,7 +88,7 @@ def test_training_with_a_backdoor_learns_it_and_training_without_does_not(
             if poisoned:
                 context = Context.of(seed=0, round=t, w=w, places=range(MALICIOUS))
                 x[:MALICIOUS], y[:MALICIOUS] = attack.poison(x[:MALICIOUS], y[:MALICIOUS], context)
-            g, _ = updates(w, everyone, x, y)
+            g, _ = clip(updates.weighted(w, everyone, x, y), updates.bound)
             w = w - 0.3 * g.sum(0).double().numpy() / updates.weights.sum()
         return w
 

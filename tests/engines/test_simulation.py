@@ -12,7 +12,7 @@ import torch
 from pdlrecover.adversary import Backdoor, BadUnlearn, LabelFlip, MinMax, SignFlip, Trim
 from pdlrecover.engines.simulated_peers import simulate_peers
 from pdlrecover.engines.simulation import Simulation
-from pdlrecover.engines.sum_store import Clear, Faults, Shared
+from pdlrecover.engines.sum_store import ClearSums, Faults, SharedSums
 from pdlrecover.errors import HistoryError, PlanError, ToleranceError
 from pdlrecover.field import F61, Seeded
 from pdlrecover.learning import mean_loss
@@ -63,10 +63,10 @@ def test_one_dealing_of_the_sum_opens_to_the_same_as_a_dealing_by_every_peer():
     people, scheme = SHARED.simulated_peers, SHARED.scheme
     w = people.updates.model.initial
     each = people.sums(0, w, [[peer] for peer in range(small.PEERS)])
-    sum_store = Shared(scheme=scheme, length=people.code.length, responders=tuple(range(8)))
-    separate = sum_store.total([sum_store.read(row[None])[0] for row in sum_store.deal(each)])
-    at_once = sum_store.read(sum_store.deal(each.sum(axis=0)[None]))[0]
-    assert not np.array_equal(separate, at_once)  # other randomness, other shares
+    sum_store = SharedSums(scheme=scheme, length=people.code.length, responders=tuple(range(8)))
+    separate = sum_store.total(sum_store.read(sum_store.deal(each), range(8)))
+    (at_once,) = sum_store.read(sum_store.deal(each.sum(axis=0)[None]), [0])
+    assert not np.array_equal(separate.values, at_once.values)  # other randomness, other shares
     np.testing.assert_array_equal(sum_store.open(separate), sum_store.open(at_once))
     np.testing.assert_array_equal(sum_store.open(separate), people.sums(0, w, [range(8)])[0])
 
@@ -81,14 +81,15 @@ def test_absent_and_lying_peers_change_nothing(faults):
 
 def test_liars_are_caught():
     people = SHARED.simulated_peers
-    sum_store = Shared(
+    sum_store = SharedSums(
         scheme=SHARED.scheme,
         length=people.code.length,
         responders=tuple(range(8)),
         faults=Faults(liars=(6,)),
     )
     sums = people.sums(0, people.updates.model.initial, [range(8)])
-    np.testing.assert_array_equal(sum_store.open(sum_store.read(sum_store.deal(sums))[0]), sums[0])
+    (held,) = sum_store.read(sum_store.deal(sums), [0])
+    np.testing.assert_array_equal(sum_store.open(held), sums[0])
     assert sum_store.caught == {6}
 
 
@@ -142,7 +143,7 @@ def one_request(request):
     ("request_", "message"),
     [
         (Individual(round=0), "single peers' updates, which are never opened on shares"),
-        (Loss(round=0), "training losses, which peers that share updates do not tell"),
+        (Loss(round=0), "training losses, which peers that share updates keep to themselves"),
         (
             Head(at=np.zeros(38), head=np.zeros((3, 6)), of="all"),
             "Hessians over peers' whole data, which are never opened on shares",
@@ -257,7 +258,7 @@ def test_shares_refuse_methods_that_need_single_updates_before_computing(method)
 
 
 def test_asking_for_the_removed_where_nobody_is_says_so():
-    with pytest.raises(PlanError, match="sums of the removed peers, and none is"):
+    with pytest.raises(PlanError, match="sums of the removed peers, and no peer is"):
         SHARED._simulation.drive(one_request(Removed(rounds=(0,))), kept=range(8))
 
 
@@ -266,7 +267,7 @@ def test_liars_that_were_found_out_are_in_the_ledger():
 
 
 def test_nobody_can_lie_in_the_clear():
-    with pytest.raises(PlanError, match="absent from openings or lie in them in the clear"):
+    with pytest.raises(PlanError, match="none can be absent or lie; leave the faults out"):
         recovered(small.trained(clear=True, rounds=12), faults=Faults(absent=(6,)))
 
 
@@ -334,7 +335,7 @@ def test_malicious_peers_poison_all_they_hold_for_the_head():
 
 def test_asking_for_the_data_of_the_removed_where_nobody_is_says_so():
     request = Head(at=np.zeros(38), head=np.zeros((3, 6)), of="all")
-    with pytest.raises(PlanError, match="data of the removed peers, and none is"):
+    with pytest.raises(PlanError, match="data of the removed peers, and no peer is"):
         CLEAR._simulation.drive(one_request(request), kept=range(8))
 
 
@@ -371,7 +372,7 @@ def test_a_history_of_another_training_is_not_continued(tmp_path):
 
 def test_clear_dot_products_cannot_overflow():
     held = np.array([[2**40, -(2**40)], [2**39, 2**39]])
-    found = Clear(length=2).dots(list(held), np.array([[2**19, -(2**19)]]))
+    found = ClearSums().dots(list(held), np.array([[2**19, -(2**19)]]))
     assert found.tolist() == [[2**60, 0]]
 
 
@@ -379,13 +380,13 @@ def test_shares_can_be_seeded():
     people = SHARED.simulated_peers
     sums = people.sums(0, people.updates.model.initial, [range(8)])
     dealt = [
-        Shared(
+        SharedSums(
             scheme=SHARED.scheme, length=38 + 1, responders=tuple(range(8)), source=Seeded(1)
         ).deal(sums)
         for _ in range(2)
     ]
-    np.testing.assert_array_equal(dealt[0], dealt[1])
-    assert F61.elements(dealt[0]).shape == (1, 8, SHARED.scheme.quorums.blocks(39))
+    np.testing.assert_array_equal(dealt[0].values, dealt[1].values)
+    assert F61.elements(dealt[0].values).shape == (1, 8, SHARED.scheme.quorums.blocks(39))
 
 
 @pytest.mark.slow

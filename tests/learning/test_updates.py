@@ -14,7 +14,6 @@ from pdlrecover.learning import (
     Updates,
     clip,
     data_weights,
-    gradient_alone,
     gradients,
     models,
 )
@@ -76,7 +75,9 @@ def test_the_updates_of_all_are_those_of_a_plain_loop(name: str, local: LocalTra
     model, w, x, y = case(name)
     assert model.vectorises == (name != "recurrent")
     expected = torch.stack([plain(model, w, x[i], y[i], local) for i in range(PEERS)])
-    alone = torch.stack([gradient_alone(model, w, x[i], y[i], local=local) for i in range(PEERS)])
+    alone = torch.cat(
+        [gradients(model, w, x[i : i + 1], y[i : i + 1], local=local) for i in range(PEERS)]
+    )
     together = gradients(model, w, x, y, local=local)
     assert together.dtype == torch.float32
     torch.testing.assert_close(together, expected, atol=2e-6, rtol=1e-4)
@@ -99,7 +100,7 @@ def test_with_chunks_of_one_peer_everybody_computes_the_same_bits(name: str) -> 
     model, w, x, y = case(name)
     together = gradients(model, w, x, y, chunk=1)
     for i in range(PEERS):
-        assert torch.equal(together[i], gradient_alone(model, w, x[i], y[i]))
+        assert torch.equal(together[i], gradients(model, w, x[i : i + 1], y[i : i + 1])[0])
 
 
 def test_no_peers_have_no_updates() -> None:
@@ -112,7 +113,7 @@ def test_batches_that_do_not_fit_the_model_are_refused() -> None:
     with pytest.raises(ModelError, match="as many labels"):
         gradients(model, w, x, y[:, 1:])
     with pytest.raises(ModelError, match=r"samples of shape \(1, 8, 8\)"):
-        gradient_alone(model, w, x[0].flatten(1), y[0])
+        gradients(model, w, x.flatten(2), y)
     with pytest.raises(ModelError, match="each of the 7 local steps"):
         gradients(model, w, x, y, local=LocalTraining(steps=7))
     with pytest.raises(ModelError, match="steps=0"):
@@ -166,7 +167,7 @@ def test_updates_are_weighted_by_peer_and_clipped() -> None:
     peers = np.array([3, 19, 0, 5, 6, 7, 8])
     expected = gradients(model, w, x, y) * torch.from_numpy(weights[peers]).float()[:, None]
     torch.testing.assert_close(updates.weighted(w, peers, x, y), expected)
-    got, clipped = updates(w, peers, x, y)
+    got, clipped = clip(updates.weighted(w, peers, x, y), updates.bound)
     assert 0 < clipped < PEERS
     torch.testing.assert_close(got, clip(expected, 0.3)[0])
 

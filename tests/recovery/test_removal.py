@@ -41,5 +41,5 @@ def test_the_peers_that_sums_tell_of_are_those_that_a_search_finds(sums, collude
 
 def test_more_sums_than_can_be_judged_are_refused():
     sums = [frozenset(p for p in range(60) if p >> i & 1 or p == i) for i in range(6)]
-    with pytest.raises(PlanError, match="too many to tell what follows from them"):
+    with pytest.raises(PlanError, match="too many to check what follows from them"):
         exposed([*sums, *(frozenset({p, p + 1, p + 2}) for p in range(20))], 1)

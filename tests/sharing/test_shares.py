@@ -9,22 +9,13 @@ SCHEME = Scheme.for_peers(6, Tolerance(colluders=1))
 SHARES = SCHEME.share(np.arange(10))
 
 
-def test_what_single_peers_sent_can_be_gathered_in_any_order():
-    parts = [SHARES.of([peer]) for peer in (4, 0, 3, 5)]
-    gathered = Shares.gather(parts)
-    assert gathered.peers == (4, 0, 3, 5)
-    np.testing.assert_array_equal(SCHEME.open(gathered), np.arange(10))
-
-
 def test_a_peer_that_answers_twice_is_refused():
     with pytest.raises(ShareError, match="each peer may give one share, got two of peer 2"):
-        Shares.gather([SHARES.of([2, 1]), SHARES.of([2])])
+        SHARES.of([2, 1, 2])
 
 
 def test_shares_of_different_lengths_do_not_mix():
     other = SCHEME.share(np.arange(20))
-    with pytest.raises(ShareError, match="must have one length"):
-        Shares.gather([SHARES.of([0]), other.of([1])])
     with pytest.raises(ShareError, match="different lengths cannot be combined"):
         SHARES + other
 
@@ -37,11 +28,6 @@ def test_shares_of_different_peers_do_not_add():
 def test_shares_and_clear_vectors_do_not_add():
     with pytest.raises(ShareError, match="shares combine with shares only, got ndarray"):
         SHARES + np.arange(10)  # type: ignore[operator]
-
-
-def test_nobody_answering_is_refused():
-    with pytest.raises(ShareError, match="at least one peer"):
-        Shares.gather([])
 
 
 def test_a_peer_that_holds_nothing_cannot_be_selected():

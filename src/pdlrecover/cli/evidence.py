@@ -9,7 +9,8 @@ from pdlrecover.cli.peer_files import FederationFile
 from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.identity.keyring import Signers
 from pdlrecover.engines.peers.protocol import codec, evidence
-from pdlrecover.errors import CodecError, MessageError
+from pdlrecover.errors import CodecError, LocalError, MessageError
+from pdlrecover.files import read_bytes
 
 
 def check_evidence(
@@ -21,10 +22,8 @@ def check_evidence(
 ) -> None:
     """Say who is proven to have cheated, and how, by the public keys alone."""
     membership = load_federation(federation)
-    try:
-        parts = [path.read_bytes() for path in files]
-    except OSError as error:
-        raise MessageError(f"{error.filename} cannot be read: {error.strerror}") from error
+    missing = "name a file of a peer's folder evidence/"
+    parts = [read_bytes(path, LocalError, missing=missing) for path in files]
     for path, part in zip(files, parts, strict=True):
         try:
             codec.decode(part)

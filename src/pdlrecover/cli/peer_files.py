@@ -32,6 +32,7 @@ from pdlrecover.engines.peers.settings import (
 )
 from pdlrecover.engines.peers.startup import IDENTITY, check_drill, signatures_path
 from pdlrecover.errors import DataError, IdentityError, MembershipError
+from pdlrecover.files import about, read_text, write_whole
 from pdlrecover.learning.datasets import NAMES
 
 INVITATION = "invitation.txt"
@@ -57,7 +58,7 @@ def init(
         str, typer.Option(help="A dataset's name, an .npz file, or a folder with x.npy and y.npy.")
     ] = "digits",
     drill: Annotated[
-        str | None, typer.Option(help="For drills only: the attack that this peer shall play.")
+        str | None, typer.Option(help="For drills only: the attack that this peer plays.")
     ] = None,
 ) -> None:
     """Make a peer's keys and settings in a new folder, and print its invitation."""
@@ -89,16 +90,16 @@ def init(
     settings = PeerSettings(
         data=Data(source=source), history=history, network=network, drill=attack
     )
-    (folder / FILE).write_text(write_settings(settings))
+    write_whole(folder / FILE, write_settings(settings), IdentityError)
     identity = Identity.create(folder / IDENTITY, name)
     invitation = invite(identity, address)
-    (folder / INVITATION).write_text(invitation + "\n")
+    write_whole(folder / INVITATION, invitation + "\n", IdentityError)
     typer.echo(f"{identity.id}: keys in {folder / IDENTITY}, settings in {folder / FILE}", err=True)
     if key_file is None:
         typer.echo(f"history's key: set {VARIABLE}, or type a passphrase at every start", err=True)
     else:
         typer.echo(f"history's key: {key_file}; without it the history is lost", err=True)
-    typer.echo("Send this line to whoever puts the federation together:", err=True)
+    typer.echo("Send this line to the person who sets up the federation:", err=True)
     typer.echo(invitation)
 
 
@@ -113,13 +114,12 @@ def federate(
 ) -> None:
     """Put invitations and a plan together into a federation file, for all to sign."""
     lines = [line for path in invitations for line in _invited(path)]
-    try:
-        membership = found_federation(_read(plan), lines)
-    except MembershipError as error:
-        raise MembershipError(f"{plan} with {len(lines)} invitations: {error}") from error
+    text = read_text(plan, MembershipError)
+    with about(f"{plan} with {len(lines)} invitations", MembershipError):
+        membership = found_federation(text, lines)
     if out.exists():
         raise MembershipError(f"{out} exists already; choose another name, or move it away")
-    out.write_text(write_federation(membership))
+    write_whole(out, write_federation(membership), MembershipError)
     typer.echo(f"{out}: {len(membership.peers)} peers, digest {membership.digest.hex()}")
     for peer in membership.peers:
         typer.echo(f"  {peer.id} at {peer.address}")
@@ -135,15 +135,15 @@ def sign(
         list[str] | None, typer.Option(help="Another peer's line, to add to the signatures.")
     ] = None,
 ) -> None:
-    """Sign the federation file as this peer, and say who else has to."""
+    """Sign the federation file as this peer, and list who has not signed yet."""
     membership = load_federation(federation)
     own = sign_federation(Identity.load(folder / IDENTITY), membership)
     path = signatures_path(federation)
-    text = _read(path) if path.exists() else ""
+    text = read_text(path, MembershipError) if path.exists() else ""
     for each in (own, *(line or [])):
         text = add_signature(text, each)
     agreement = check_signatures(membership, text)
-    path.write_text(text)
+    write_whole(path, text, MembershipError)
     typer.echo(own)
     waiting = (*agreement.missing, *agreement.other)
     left = "everybody has signed"
@@ -171,25 +171,11 @@ def _invited(path: Path) -> list[str]:
         raise MembershipError(
             f"{path} is a folder; name the file with the invitation, as {path / INVITATION}"
         )
-    lines = [line for line in _read(path).splitlines() if line.strip()]
+    text = read_text(path, MembershipError)
+    lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise MembershipError(f"{path} is empty; ask its peer for the invitation again")
-    for line in lines:
-        try:
+    with about(path, MembershipError):
+        for line in lines:
             read_invitation(line)
-        except MembershipError as error:
-            raise MembershipError(f"{path}: {error}") from error
     return lines
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except FileNotFoundError as error:
-        raise MembershipError(f"{path} is not there; name a file that is") from error
-    except IsADirectoryError as error:
-        raise MembershipError(f"{path} is a folder; name a file") from error
-    except OSError as error:
-        raise MembershipError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise MembershipError(f"{path} is no text: {error}") from error

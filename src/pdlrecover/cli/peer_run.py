@@ -20,6 +20,7 @@ from pdlrecover.engines.peers.operator.logs import JsonLines
 from pdlrecover.engines.peers.peer import CONTROL, Peer
 from pdlrecover.engines.peers.startup import Enrolment
 from pdlrecover.errors import PDLRecoverError, PlanError
+from pdlrecover.files import about, read_json
 
 LOG = logging.getLogger("pdlrecover.peer")
 
@@ -93,14 +94,9 @@ def current_status(folder: Path) -> tuple[dict[str, Any], bool]:
         return command(folder, do="status"), True
     except NoPeerError:
         path = folder / "status.json"
-    try:
-        told: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise PlanError(
-            f"no peer is running in {folder}, and none has left its status there; start it by "
-            "`pdlrecover peer run FEDERATION FOLDER`, or name its folder"
-        ) from error
-    return told, False
+    start = "start the peer by `pdlrecover peer run FEDERATION FOLDER`, or name its folder"
+    with about(f"no peer is running in {folder}", PlanError):
+        return read_json(path, PlanError, missing=start, damaged=start), False
 
 
 def _lines(told: dict[str, Any], running: bool) -> list[str]:

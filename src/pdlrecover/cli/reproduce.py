@@ -1,7 +1,6 @@
 """`pdlrecover reproduce`: a table or figure by name, or all of them."""
 
 import difflib
-import json
 import os
 import time
 from dataclasses import replace
@@ -18,7 +17,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
-from pdlrecover.errors import PDLRecoverError, PlanError
+from pdlrecover.errors import PDLRecoverError, PlanError, RecordError
 from pdlrecover.experiments.analysis.results import Results, origin
 from pdlrecover.experiments.batch.cache import Status, Watcher, cached, run_cells
 from pdlrecover.experiments.batch.run_numbers import add_runs
@@ -27,7 +26,7 @@ from pdlrecover.experiments.report.document import Document, Table
 from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.reproductions.scale import FULL, QUICK, Scale
-from pdlrecover.files import write_whole
+from pdlrecover.files import make_folder, read_json, write_json
 
 ALL = "all"
 NAMES = "\n".join(f"- `{each.name}`: {each.title}" for each in REPRODUCTIONS.values())
@@ -134,15 +133,15 @@ def _documented(name: str, scale: Scale, results: list[Result], folder: Path) ->
 
 
 def _write(document: Document, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / f"{document.name}.json", json.dumps(document.record(), indent=1))
+    make_folder(folder, RecordError)
+    write_json(folder / f"{document.name}.json", document.record(), RecordError, indent=1)
 
 
 def _check_scale(folder: Path, scale: Scale) -> None:
     """Raise if the folder has a document of the other scale, which is not to be mixed with this."""
     for path in sorted(folder.glob("*.json")):
         try:
-            found = Document.from_record(json.loads(path.read_text()))
+            found = Document.from_record(read_json(path, RecordError))
         except (ValueError, AttributeError):
             continue  # it is no document
         commands = [table.command for table in found.tables]

@@ -7,14 +7,11 @@ product. Public vectors and coefficients are rounded here, by elementwise operat
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pdlrecover.errors import PlanError
-from pdlrecover.field import FixedPoint
+from pdlrecover.field import FixedPoint, Integers
 from pdlrecover.recovery import agreement
 from pdlrecover.recovery.requests import Direction, Sum, Vector
-
-Integers = NDArray[np.int64]
 
 PUBLIC_LIMIT = 1 << 20
 """Public vectors of dot products are rounded to integers below this in magnitude."""

@@ -1,34 +1,25 @@
-"""All peers of a simulation: their data, their batches, their attack, and the sums they deal.
+"""All peers of a simulation: the sums they deal, and what only a simulation can look at.
 
-Rules:
-
-- What a peer deals is its clipped update and its weight, (gᵢ, αᵢ): d + 1 numbers, each rounded to
-  the fixed-point step. Only integers are added up, so the sums are exact, in any order.
-- Sums are returned as signed integers per group of peers: what FixedPoint.encode makes of every
-  peer's update, added modulo q, is the same number (a test holds that).
-- Attackers come to their attack in ascending order, with their places among all malicious peers,
-  whatever the order and the number of those asked.
+That is training losses, single peers' updates, and sums over whole datasets.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
-from pdlrecover.errors import DataError, PlanError
-from pdlrecover.field import FixedPoint
+from pdlrecover.engines.dealers import Dealers
+from pdlrecover.errors import PlanError
 from pdlrecover.learning import (
     Batches,
     FlatModel,
     LinearHead,
     LocalTraining,
     Updates,
-    clip,
     data_weights,
     one_vs_rest,
 )
@@ -36,82 +27,13 @@ from pdlrecover.learning.flat_model import as_tensor
 from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery.requests import HeadSums, Individuals, Vector
 
-Integers = NDArray[np.int64]
-Peers = NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Sides:
-    """Which rows of a round's minibatches are malicious peers', and which are not."""
-
-    bad: slice | Peers
-    good: slice | Peers
-    context: Context
-
-
 _PIECE = 4096
-"""So many samples go through the model at once."""
+"""How many samples go through the model at once."""
 
 
 @dataclass(kw_only=True, eq=False)
-class SimulatedPeers:
+class SimulatedPeers(Dealers):
     """The peers that a simulation computes for."""
-
-    x: torch.Tensor
-    """All samples, (N, *shape)."""
-    y: torch.Tensor
-    batches: Batches
-    updates: Updates
-    malicious: tuple[int, ...] = ()
-    attack: Attack = field(default_factory=NoAttack)
-    seed: int = 0
-    fraction_bits: int = 20
-    clipped: int = 0
-    """How many updates the L2 bound has shortened so far."""
-
-    def __post_init__(self) -> None:
-        classes = self.updates.model.classes
-        if len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < classes:
-            raise DataError(
-                f"labels must be whole numbers from 0 to {classes - 1}, which is what the model "
-                f"tells apart; got {int(self.y.min())} to {int(self.y.max())}"
-            )
-        self.code = FixedPoint(
-            peers=self.peers,
-            bound=float(np.hypot(self.updates.bound, 1.0)),
-            length=self.updates.model.size + 1,
-            fraction_bits=self.fraction_bits,
-        )
-        self._malicious = np.zeros(self.peers, dtype=bool)
-        self._malicious[list(self.malicious)] = True
-        self._places = np.cumsum(self._malicious) - 1
-        self._weights = np.rint(self.updates.weights * self.code.scale).astype(np.int64)
-        self._room = torch.empty(0, self.updates.model.size)
-
-    @property
-    def peers(self) -> int:
-        """How many peers there are."""
-        return len(self.updates.weights)
-
-    def dealt(self, round: int, at: Vector, peers: Sequence[int], phase: Phase) -> torch.Tensor:
-        """Return what these peers deal at a model: clipped updates, before rounding.
-
-        The result lives in a buffer that the next call overwrites.
-        """
-        who = np.asarray(peers, dtype=np.int64)
-        x, y, sides = self._minibatches(round, at, who, phase)
-        if len(self._room) != len(who):
-            self._room = torch.empty(len(who), self.updates.model.size)
-        if sides is None:
-            updates = self.updates.weighted(at, who, x, y, out=self._room)
-        else:
-            updates = self.updates.plain(at, x, y, out=self._room)
-            bad, good = sides.bad, sides.good
-            updates[bad] = self.attack.corrupt(updates[bad], updates[good], sides.context)
-            updates = self.updates.weigh(updates, who)
-        updates, clipped = clip(updates, self.updates.bound)
-        self.clipped += clipped
-        return updates
 
     def loss(self, round: int, at: Vector, peers: Sequence[int]) -> float:
         """Return Σ αᵢ Lᵢ / Σ αᵢ, with Lᵢ the objective on peer i's minibatch of the round."""
@@ -124,51 +46,6 @@ class SimulatedPeers:
         weights = self.updates.weights[who]
         mean = float((each.double().numpy() * weights).sum() / weights.sum())
         return mean + self.updates.local.l2 / 2 * float(w.double().square().sum())
-
-    def _minibatches(
-        self, round: int, at: Vector, who: Peers, phase: Phase
-    ) -> tuple[torch.Tensor, torch.Tensor, _Sides | None]:
-        """Return these peers' samples and labels, poisoned where they attack, and who does."""
-        x, y = self.batches.take(self.x, self.y, who, round)
-        if not self._malicious[who].any():
-            return x, y, None
-        order = np.argsort(who)
-        malicious = self._malicious[who[order]]
-        bad, good = _rows(order[malicious]), _rows(order[~malicious])
-        places = self._places[who[bad]].tolist()
-        context = Context.of(seed=self.seed, round=round, w=at, places=places, phase=phase)
-        x[bad], y[bad] = self.attack.poison(x[bad], y[bad], context)
-        return x, y, _Sides(bad=bad, good=good, context=context)
-
-    def sums(
-        self, round: int, at: Vector, groups: Sequence[Sequence[int]], phase: Phase = "training"
-    ) -> Integers:
-        """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
-        updates = self.dealt(round, at, [peer for group in groups for peer in group], phase)
-        out = np.empty((len(groups), self.code.length), dtype=np.int64)
-        start = 0
-        for row, group in zip(out, groups, strict=True):
-            row[:-1] = self._rounded_sum(updates[start : start + len(group)])
-            row[-1] = self._weights[list(group)].sum()
-            start += len(group)
-        return out
-
-    def _rounded_sum(self, updates: torch.Tensor) -> Integers:
-        """Return Σᵢ round(scale·updateᵢ), row by row, so that a row stays in the cache.
-
-        A clipped update has coordinates of at most scale·bound; as many as fit are added in int32.
-        """
-        scaled = torch.empty(updates.shape[1])
-        total = np.zeros(updates.shape[1], dtype=np.int64)
-        fit = int((2**31 - 1) / (self.code.scale * self.updates.bound + 1))
-        whole = torch.empty(updates.shape[1], dtype=torch.int32 if fit else torch.int64)
-        for start in range(0, len(updates), fit or 1):
-            some = torch.zeros_like(whole)
-            for update in updates[start : start + (fit or 1)]:
-                torch.mul(update, self.code.scale, out=scaled)
-                some += whole.copy_(scaled.round_())
-            total += some.numpy()
-        return total
 
     def individuals(
         self, round: int, at: Vector, peers: Sequence[int], phase: Phase, among: Sequence[int]
@@ -221,17 +98,23 @@ class SimulatedPeers:
             if self._malicious[peer]:
                 rows = torch.from_numpy(self.batches.samples_of([peer]))
                 context = Context.of(
-                    seed=self.seed, round=0, w=at, places=[int(self._places[peer])]
+                    seed=self.batches.seed, round=0, w=at, places=[int(self._places[peer])]
                 )
                 x, y = self.attack.poison(self.x[rows][None], self.y[rows][None], context)
                 yield x[0], y[0]
 
 
-def _rows(numbers: Peers) -> slice | Peers:
-    """Return these rows as a slice where they are one ascending run: that copies nothing."""
-    first, last = (int(numbers[0]), int(numbers[-1])) if len(numbers) else (0, -1)
-    run = np.array_equal(numbers, np.arange(first, last + 1))
-    return slice(first, last + 1) if run else numbers
+class _KeptRoom:
+    """One buffer for all rounds: touching fresh memory costs as much as the gradients."""
+
+    def __init__(self) -> None:
+        self._kept = torch.empty(0, 0)
+
+    def __call__(self, peers: int, size: int) -> torch.Tensor:
+        """Return the buffer; what the last call wrote to it is overwritten."""
+        if self._kept.shape != (peers, size):
+            self._kept = torch.empty(peers, size)
+        return self._kept
 
 
 def simulate_peers(
@@ -268,5 +151,5 @@ def simulate_peers(
         ),
         malicious=tuple(malicious),
         attack=attack or NoAttack(),
-        seed=seed,
+        room=_KeptRoom(),
     )

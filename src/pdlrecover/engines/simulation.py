@@ -7,7 +7,7 @@ Rules:
 - Training is a method like any other, driven with everybody kept and with `record`: then each
   cohort's sum is dealt by itself and written to the history. Rounds that the history already has
   are answered from it, which is how an interrupted training goes on.
-- The clock runs while a request is answered or a method computes, never while it is watched.
+- The clock runs while a request is answered or a method computes, never while an observer runs.
 """
 
 import time
@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
@@ -27,11 +27,11 @@ from pdlrecover.engines.encoding import (
     encode_vectors,
 )
 from pdlrecover.engines.ledger import Ledger
-from pdlrecover.engines.simulated_peers import Integers, SimulatedPeers
-from pdlrecover.engines.sum_store import Clear, Faults, Shared, SumStore
+from pdlrecover.engines.simulated_peers import SimulatedPeers
+from pdlrecover.engines.sum_store import ClearSums, Faults, Held, SharedSums, SumStore
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import HistoryError, PlanError
-from pdlrecover.field import Source, SystemSource, one_blas_thread
+from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
 from pdlrecover.recovery.requests import (
     Direction,
@@ -55,7 +55,7 @@ from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
 REMEMBERED_PAIRS = MAX_BUFFER
-"""So many pairs are kept at hand; recovery uses the last few."""
+"""How many pairs are kept at hand; recovery uses the last few."""
 
 Observer = Callable[[Stepped], None]
 Answer = Sum | Vector | Individuals | HeadSums | Integers | float
@@ -63,7 +63,7 @@ Answer = Sum | Vector | Individuals | HeadSums | Integers | float
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MethodResult:
-    """What a method came to."""
+    """The model that a method came to, and what that took."""
 
     model: Vector
     ledger: Ledger
@@ -79,7 +79,7 @@ class Simulation:
     clear: bool = False
     source: Source | None = None
     latest: Ledger | None = None
-    """Of the method that was driven last, be it to its end or not."""
+    """The ledger of the last method that was run, finished or not."""
 
     def __post_init__(self) -> None:
         one_blas_thread()
@@ -94,12 +94,13 @@ class Simulation:
         observer: Observer | None = None,
     ) -> MethodResult:
         """Run a method to its end, answering its requests for the kept peers."""
-        session = _Session(self, tuple(sorted(kept)), record, faults or Faults())
-        ledger = self.latest = session.ledger
+        store: SumStore[Any] = sum_store(self, sorted(kept), faults or Faults())  # of either kind
+        run = _MethodRun(self, tuple(sorted(kept)), record, store)
+        ledger = self.latest = run.ledger
         answer: Answer | None = None
         while True:
             try:
-                with session.timed("estimation"):
+                with run.timed("estimation"):
                     request = method.send(answer)
             except StopIteration as end:
                 model: Vector = end.value
@@ -110,20 +111,24 @@ class Simulation:
                 if observer:
                     observer(request)
             else:
-                answer = session.answer(request)
+                answer = run.answer(request)
 
 
-class _Session:
+class _MethodRun(Generic[Held]):
     """One method's run: who is kept, what was dealt freshly, and the pairs made of it."""
 
     def __init__(
-        self, simulation: Simulation, kept: tuple[int, ...], record: bool, faults: Faults
+        self,
+        simulation: Simulation,
+        kept: tuple[int, ...],
+        record: bool,
+        sum_store: SumStore[Held],
     ) -> None:
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
         self._code = self._simulated_peers.code
         self._kept, self._record = kept, record
         self._cohorts = self._history.cohorts_of(kept)
-        self.sum_store = sum_store(simulation, kept, faults)
+        self._clear, self._sum_store = simulation.clear, sum_store
         traffic = Traffic(
             quorums=simulation.scheme.quorums,
             parameters=self._simulated_peers.updates.model.size,
@@ -132,10 +137,10 @@ class _Session:
         )
         removed = self._simulated_peers.peers - len(kept)
         self.ledger = Ledger(kept=len(kept), removed=removed, traffic=traffic)
-        if isinstance(self.sum_store, Shared):
-            self.ledger.liars = self.sum_store.caught
-        self._fresh: OrderedDict[int, Integers] = OrderedDict()
-        self._pairs: OrderedDict[int, tuple[Integers, Any]] = OrderedDict()
+        if isinstance(sum_store, SharedSums):
+            self.ledger.liars = sum_store.caught
+        self._fresh: OrderedDict[int, Held] = OrderedDict()
+        self._pairs: OrderedDict[int, Held] = OrderedDict()
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -167,7 +172,7 @@ class _Session:
             case Head():
                 return self._head(request)
             case _:
-                raise PlanError(f"nothing answers a {type(request).__name__}")
+                raise PlanError(f"a simulation cannot answer a {type(request).__name__} request")
 
     def _update(self, request: Update) -> Sum:
         """Compute and deal fresh updates, record them if this is training, open their sum."""
@@ -184,11 +189,11 @@ class _Session:
             groups = self._history.layout.cohorts if self._record else (self._kept,)
             sums = self._simulated_peers.sums(t, request.at, groups, phase)
         with self.timed("dealing"):
-            dealt = self.sum_store.deal(sums)
+            dealt = self._sum_store.deal(sums)
             if self._record:
                 self._history.record(request.at, dealt)
         with self.timed("opening"):
-            held = self.sum_store.total(self.sum_store.read(dealt))
+            held = self._sum_store.total(self._sum_store.read(dealt, range(len(groups))))
             self._fresh[t] = held
             while len(self._fresh) > REMEMBERED_PAIRS:
                 self._fresh.popitem(last=False)
@@ -197,15 +202,17 @@ class _Session:
     def _past(self, rounds: tuple[int, ...]) -> Sum:
         """Open the stored sums of a block of rounds, added up."""
         with self.timed("opening"):
-            return self._opened(self.sum_store.total([self._stored(t) for t in rounds]))
+            return self._opened(self._sum_store.total([self._stored(t) for t in rounds]))
 
     def _removed(self, rounds: tuple[int, ...]) -> Sum:
         """Open the removed peers' stored sums, added up."""
         others = [c for c in range(len(self._history.layout.cohorts)) if c not in self._cohorts]
         if not others:
-            raise PlanError("this method asks for the sums of the removed peers, and none is")
+            raise PlanError(
+                "this method asks for the sums of the removed peers, and no peer is removed"
+            )
         with self.timed("opening"):
-            return self._opened(self.sum_store.total([self._stored(t, others) for t in rounds]))
+            return self._opened(self._sum_store.total([self._stored(t, others) for t in rounds]))
 
     def _individual(self, request: Individual) -> Individuals:
         """Return single peers' updates, where nothing is private.
@@ -213,11 +220,7 @@ class _Session:
         Stored ones are computed again, from the stored model and the round's own minibatches; a
         real server would have kept them, so that time is not charged.
         """
-        if not isinstance(self.sum_store, Clear):
-            raise PlanError(
-                "this method asks for single peers' updates, which are never opened on shares; "
-                "run it in the clear (--clear), or choose another method"
-            )
+        self._check_clear("single peers' updates, which are never opened on shares")
         kept = self._kept
         asked = kept if request.of is None else tuple(kept[i] for i in request.of)
         if request.at is None:
@@ -233,11 +236,7 @@ class _Session:
 
     def _loss(self, t: int) -> float:
         """Return the kept peers' training loss of a round; known in training, so not charged."""
-        if not isinstance(self.sum_store, Clear):
-            raise PlanError(
-                "this method asks for training losses, which peers that share updates do not tell; "
-                "run it in the clear (--clear), or choose another method"
-            )
+        self._check_clear("training losses, which peers that share updates keep to themselves")
         return self._simulated_peers.loss(t, self._history.models[t], self._kept)
 
     def _head(self, request: Head) -> HeadSums:
@@ -245,26 +244,30 @@ class _Session:
 
         By linearity they could be dealt and opened like updates; this engine does not.
         """
-        if not isinstance(self.sum_store, Clear):
-            raise PlanError(
-                "this method asks for Hessians over peers' whole data, which are never opened on "
-                "shares; run it in the clear (--clear), or choose another method"
-            )
+        self._check_clear("Hessians over peers' whole data, which are never opened on shares")
         everybody = range(self._simulated_peers.peers)
         removed = [peer for peer in everybody if peer not in set(self._kept)]
         if not removed:
-            raise PlanError("this method asks for the data of the removed peers, and none is")
+            raise PlanError(
+                "this method asks for the data of the removed peers, and no peer is removed"
+            )
         asked = {"kept": self._kept, "removed": removed, "all": everybody}[request.of]
         with self.timed("gradient"):
             return self._simulated_peers.head_sums(request.at, request.head, asked)
+
+    def _check_clear(self, what: str) -> None:
+        if not self._clear:
+            raise PlanError(
+                f"this method asks for {what}; run it in the clear (--clear), or choose another "
+                "method"
+            )
 
     def _dots(self, request: Dots) -> Vector:
         """Open dot products; each vector is first scaled to 20 bits, by a power of two."""
         with self.timed("estimation"):
             encoded, scales = encode_vectors(self._code, request.vectors)
         with self.timed("opening"):
-            ready = [self._pair(b)[1] for b in request.pairs]
-            opened = self.sum_store.dots(ready, encoded)
+            opened = self._sum_store.dots([self._pair(b) for b in request.pairs], encoded)
         return decode_dots(self._code, opened, scales)
 
     def _direction(self, request: Direction) -> Sum:
@@ -272,47 +275,49 @@ class _Session:
         with self.timed("estimation"):
             coefficients = encode_direction(self._code, request)
             stored = [self._stored(t) for t in request.rounds]
-            pairs = [self._pair(b)[0] for b in request.pairs]
-            combined = self.sum_store.combine([*stored, *pairs], coefficients)
+            pairs = [self._pair(b) for b in request.pairs]
+            combined = self._sum_store.combine([*stored, *pairs], coefficients)
         with self.timed("opening"):
             return self._opened(combined, scale=self._code.scale**2)
 
-    def _stored(self, t: int, cohorts: Sequence[int] | None = None) -> Integers:
+    def _stored(self, t: int, cohorts: Sequence[int] | None = None) -> Held:
         """Return what the peers that answer hold of a round's stored sum, of the kept peers."""
         if not 0 <= t < len(self._history.sums):
             raise PlanError(
                 f"round {t} was asked for, and the history has {len(self._history.sums)}"
             )
-        record = self.sum_store.read(self._history.sums[t])
         chosen = self._cohorts if cohorts is None else cohorts
-        return np.asarray(self.sum_store.total([record[cohort] for cohort in chosen]))
+        return self._sum_store.total(self._sum_store.read(self._history.dealt(t), chosen))
 
-    def _pair(self, b: int) -> tuple[Integers, Any]:
-        """Return the pair of round b, its fresh sum minus its stored one: held, and made ready."""
+    def _pair(self, b: int) -> Held:
+        """Return what is held of the pair of round b: its fresh sum minus its stored one."""
         if b not in self._pairs:
             if b not in self._fresh:
                 raise PlanError(f"there is no pair of round {b}: ask for its update first")
-            pair = self.sum_store.difference(self._fresh[b], self._stored(b))
-            self._pairs[b] = pair, self.sum_store.ready(pair)
+            self._pairs[b] = self._sum_store.difference(self._fresh[b], self._stored(b))
         self._pairs.move_to_end(b)
         while len(self._pairs) > REMEMBERED_PAIRS:
             self._pairs.popitem(last=False)
         return self._pairs[b]
 
-    def _opened(self, held: Integers, scale: float | None = None) -> Sum:
-        return decode_sum(self._code, self.sum_store.open(held), scale)
+    def _opened(self, held: Held, scale: float | None = None) -> Sum:
+        return decode_sum(self._code, self._sum_store.open(held), scale)
 
 
-def sum_store(simulation: Simulation, kept: Sequence[int], faults: Faults) -> SumStore:
-    """Return who holds what in this simulation: everybody shares, or nothing does."""
-    length = simulation.simulated_peers.code.length
+def sum_store(
+    simulation: Simulation, kept: Sequence[int], faults: Faults
+) -> ClearSums | SharedSums:
+    """Return where this simulation's sums are put: in shares, or in the clear."""
     if simulation.clear:
         if faults.absent or faults.liars:
-            raise PlanError("nobody can be absent from openings or lie in them in the clear")
-        return Clear(length=length)
-    return Shared(
+            raise PlanError(
+                "nothing is opened by peers in the clear, so none can be absent or lie; leave the "
+                "faults out, or run on shares"
+            )
+        return ClearSums()
+    return SharedSums(
         scheme=simulation.scheme,
-        length=length,
+        length=simulation.simulated_peers.code.length,
         responders=tuple(kept),
         faults=faults,
         source=simulation.source or SystemSource(),

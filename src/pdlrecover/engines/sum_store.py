@@ -1,19 +1,23 @@
-"""What peers hold of a sum, and what they can do with it: for real, or in the clear.
+"""What peers hold of a sum, and what they can do with it: on shares, or in the clear.
 
-Both kinds give the same numbers to the last bit, because everything that is opened is an exact
-integer below q/2 in magnitude. `Clear` is for when privacy is not the question and time is.
+Rules:
+
+- Both kinds give the same numbers to the last bit, because everything that is opened is an exact
+  integer below q/2 in magnitude. `ClearSums` is for when privacy is not the question and time is.
+- What is held has a type of its own, `Shares` or integers, so that one is not taken for the other.
+  `deal` is the only way from clear sums to what a history keeps, `read` the only way back from
+  there to what is held, and `open` the only way from that to clear integers.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pdlrecover.engines.simulated_peers import Integers
 from pdlrecover.errors import ToleranceError
-from pdlrecover.field import F61, Source, SystemSource
+from pdlrecover.field import F61, Elements, Integers, Source, SystemSource
+from pdlrecover.history import DealtSums
 from pdlrecover.sharing import (
     DotShares,
     Scheme,
@@ -25,55 +29,51 @@ from pdlrecover.sharing import (
 )
 
 MASKS_AHEAD = 64
-"""Masks for so many dot products are dealt at once."""
+"""How many masks for dot products are dealt at once."""
+
+Held = TypeVar("Held")
+"""What is held of one sum."""
 
 
-class SumStore(Protocol):
-    """Somewhere to put sums, so that combinations of them can be opened.
+class SumStore(Protocol[Held]):
+    """Somewhere to put sums, so that combinations of them can be opened."""
 
-    What is held is an int64 array, one row for each sum.
-    """
+    def deal(self, sums: Integers) -> DealtSums:
+        """Put sums (k, length) away; return what all peers hold of them."""
 
-    def deal(self, sums: Integers) -> Integers:
-        """Put sums (k, length) away; return what is held of each."""
+    def read(self, dealt: DealtSums, which: Sequence[int]) -> list[Held]:
+        """Return what the peers that answer hold of each of these sums."""
 
-    def read(self, held: Integers) -> Integers:
-        """Return what the peers that answer hold, out of what all hold."""
-
-    def total(self, held: Sequence[Integers] | Integers) -> Integers:
+    def total(self, held: Sequence[Held]) -> Held:
         """Return what is held of the sum of the sums."""
 
-    def difference(self, a: Integers, b: Integers) -> Integers:
+    def difference(self, a: Held, b: Held) -> Held:
         """Return what is held of the difference of two sums."""
 
-    def combine(self, held: Sequence[Integers], coefficients: Sequence[int]) -> Integers:
+    def combine(self, held: Sequence[Held], coefficients: Sequence[int]) -> Held:
         """Return what is held of Σ coefficient · sum, good for opening only."""
 
-    def open(self, held: Integers) -> Integers:
-        """Open what is held of one sum: its signed integers."""
+    def open(self, held: Held) -> Integers:
+        """Open a sum: its signed integers."""
 
-    def ready(self, held: Integers) -> Any:
-        """Make a sum ready for many dot products."""
-
-    def dots(self, ready: Sequence[Any], vectors: Integers) -> Integers:
+    def dots(self, held: Sequence[Held], vectors: Integers) -> Integers:
         """Open the dot products of public vectors (r, length) with k sums: (r, k) integers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clear:
+class ClearSums:
     """No shares: sums as they are. Integer arithmetic that cannot overflow stands for opening."""
 
-    length: int
+    def deal(self, sums: Integers) -> DealtSums:
+        """Return the sums, as a history keeps them."""
+        return DealtSums(values=sums)
 
-    def deal(self, sums: Integers) -> Integers:
-        """Return the sums."""
-        return sums
+    def read(self, dealt: DealtSums, which: Sequence[int]) -> list[Integers]:
+        """Return these sums."""
+        values = np.asarray(dealt.values)
+        return [values[i] for i in which]
 
-    def read(self, held: Integers) -> Integers:
-        """Return the sums."""
-        return held
-
-    def total(self, held: Sequence[Integers] | Integers) -> Integers:
+    def total(self, held: Sequence[Integers]) -> Integers:
         """Return the sum."""
         return self.combine(held, [1] * len(held))
 
@@ -81,7 +81,7 @@ class Clear:
         """Return a − b."""
         return a - b
 
-    def combine(self, held: Sequence[Integers] | Integers, coefficients: Sequence[int]) -> Integers:
+    def combine(self, held: Sequence[Integers], coefficients: Sequence[int]) -> Integers:
         """Return Σ coefficient · sum."""
         total: Integers = held[0] * coefficients[0]
         for row, coefficient in zip(held[1:], coefficients[1:], strict=True):
@@ -92,13 +92,9 @@ class Clear:
         """Return the sum."""
         return held
 
-    def ready(self, held: Integers) -> Integers:
-        """Return the sum."""
-        return held
-
-    def dots(self, ready: Sequence[Integers], vectors: Integers) -> Integers:
+    def dots(self, held: Sequence[Integers], vectors: Integers) -> Integers:
         """Return the dot products; their true values fit, so wrapping on the way is harmless."""
-        return np.array([[np.dot(vector, held) for held in ready] for vector in vectors])
+        return np.array([[np.dot(vector, each) for each in held] for vector in vectors])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +108,11 @@ class Faults:
 
 
 @dataclass(kw_only=True, eq=False)
-class Shared:
+class SharedSums:
     """Sums really dealt to all peers, and opened robustly by those that answer.
 
-    An opening takes e answers more than it needs, which tells whether any of e liars lied. Where
-    liars are simulated it takes all answers, which tells who.
+    An opening takes e answers more than it needs, which shows whether any of e liars lied. Where
+    liars are simulated it takes all answers, which shows who.
     """
 
     scheme: Scheme
@@ -143,59 +139,61 @@ class Shared:
             quorums, liars = self.scheme.quorums, self.scheme.quorums.tolerance.liars
             self.responders = answering[: quorums.dot_degree + 1 + liars]
             self._vector_rows = slice(0, quorums.vector_degree + 1 + liars)
+        first, end = self.responders[0], self.responders[0] + len(self.responders)
+        in_a_row = self.responders == tuple(range(first, end))  # then reading copies nothing
+        self._rows = slice(first, end) if in_a_row else list(self.responders)
 
-    def deal(self, sums: Integers) -> Integers:
+    def deal(self, sums: Integers) -> DealtSums:
         """Deal each sum; every peer gets a row."""
-        elements = sums + ((sums >> 63) & F61.modulus)
-        return np.stack([self.scheme.share(row, self.source).values for row in elements])
+        elements = F61.from_signed(sums)
+        shares = [self.scheme.share(row, self.source).values for row in elements]
+        return DealtSums(values=np.stack(shares))
 
-    def read(self, held: Integers) -> Integers:
-        """Return the rows of the peers that answer."""
-        first, count = self.responders[0], len(self.responders)
-        if self.responders == tuple(range(first, first + count)):
-            return held[:, first : first + count]
-        return held[:, list(self.responders)]
+    def read(self, dealt: DealtSums, which: Sequence[int]) -> list[Shares]:
+        """Return the shares of the peers that answer."""
+        values = np.asarray(dealt.values)
+        return [
+            Shares(peers=self.responders, values=values[i][self._rows], length=self.length)
+            for i in which
+        ]
 
-    def total(self, held: Sequence[Integers] | Integers) -> Integers:
+    def total(self, held: Sequence[Shares]) -> Shares:
         """Add share by share."""
-        return held[0] if len(held) == 1 else F61.combine([1] * len(held), list(held))
+        return held[0] if len(held) == 1 else _combined(held, [1] * len(held))
 
-    def difference(self, a: Integers, b: Integers) -> Integers:
+    def difference(self, a: Shares, b: Shares) -> Shares:
         """Subtract share by share."""
-        return F61.subtract(a, b)
+        return a - b
 
-    def combine(self, held: Sequence[Integers], coefficients: Sequence[int]) -> Integers:
+    def combine(self, held: Sequence[Shares], coefficients: Sequence[int]) -> Shares:
         """Combine share by share, of the peers that a vector's opening needs."""
-        return F61.combine(coefficients, [part[self._vector_rows] for part in held])
+        return _combined([self._for_opening(shares) for shares in held], coefficients)
 
-    def open(self, held: Integers) -> Integers:
-        """Open robustly, from what the peers hold of one sum."""
-        held = held[self._vector_rows]
-        shares = Shares(
-            peers=self.responders[self._vector_rows],
-            values=self._lied(held),
-            length=self.length,
-        )
+    def open(self, held: Shares) -> Integers:
+        """Open robustly, by the peers that a vector's opening needs."""
+        shares = self._for_opening(held)
+        shares = replace(shares, values=self._lied(shares.peers, shares.values))
         opening = open_robust(self.scheme, shares)
         self.caught.update(opening.liars)
-        return _signed(opening.values)
+        return F61.to_signed(opening.values)
 
-    def ready(self, held: Integers) -> Shares:
-        """Return the shares of the peers that answer."""
-        return Shares(peers=self.responders, values=held, length=self.length)
-
-    def dots(self, ready: Sequence[Shares], vectors: Integers) -> Integers:
+    def dots(self, held: Sequence[Shares], vectors: Integers) -> Integers:
         """Open masked dot products; one mask stands for the sum of all peers' masks."""
-        out = np.empty((len(vectors), len(ready)), dtype=np.int64)
+        out = np.empty((len(vectors), len(held)), dtype=np.int64)
         for row, vector in zip(out, vectors, strict=True):
-            dots = dots_public(self.scheme, ready, vector, self._mask(len(ready)))
-            opening = open_dots(self.scheme, replace(dots, values=self._lied(dots.values)))
+            dots = dots_public(self.scheme, held, vector, self._mask(len(held)))
+            dots = replace(dots, values=self._lied(dots.peers, dots.values))
+            opening = open_dots(self.scheme, dots)
             self.caught.update(opening.liars)
-            row[:] = _signed(opening.values)
+            row[:] = F61.to_signed(opening.values)
         return out
 
+    def _for_opening(self, held: Shares) -> Shares:
+        rows = self._vector_rows
+        return replace(held, peers=held.peers[rows], values=held.values[rows])
+
     def _mask(self, count: int) -> DotShares:
-        """Return masks for so many dot products, out of those dealt ahead; none is used twice."""
+        """Return masks for `count` dot products, out of those dealt ahead; none is used twice."""
         if not self._masks or self._masks.values.shape[1] < count:
             degree = self.scheme.quorums.dot_degree
             size = max(count, MASKS_AHEAD)
@@ -204,9 +202,9 @@ class Shared:
         self._masks = replace(dealt, values=dealt.values[:, count:])
         return replace(dealt, values=dealt.values[:, :count])
 
-    def _lied(self, values: Integers) -> Integers:
-        """Return the values with the liars' rows replaced."""
-        rows = [i for i, p in enumerate(self.responders[: len(values)]) if p in self.faults.liars]
+    def _lied(self, peers: tuple[int, ...], values: Elements) -> Elements:
+        """Return these peers' values with the liars' rows replaced."""
+        rows = [i for i, peer in enumerate(peers) if peer in self.faults.liars]
         if not rows:
             return np.ascontiguousarray(values)
         values = values.copy()
@@ -214,5 +212,6 @@ class Shared:
         return values
 
 
-def _signed(elements: NDArray[np.int64]) -> Integers:
-    return np.where(elements > F61.modulus // 2, elements - F61.modulus, elements)
+def _combined(held: Sequence[Shares], coefficients: Sequence[int]) -> Shares:
+    values = F61.combine(coefficients, [shares.values for shares in held])
+    return replace(held[0], values=values)

@@ -31,7 +31,7 @@ class Traffic:
     buffer: int = 4
     """s: how many curvature pairs recovery keeps."""
     taking_part: int | None = None
-    """How many peers exchange messages; all of them if not said."""
+    """How many peers exchange messages; by default all of them."""
 
     def __post_init__(self) -> None:
         for name in ("parameters", "rounds", "buffer"):
@@ -71,7 +71,7 @@ class Traffic:
         return self.rounds * (self.quorums.peers * self.share_bytes + models)
 
     def dots_bytes(self, count: int) -> int:
-        """Sent to open so many masked dot products."""
+        """Sent to open `count` masked dot products."""
         return 2 * self._to_others(ELEMENT_BYTES * count)
 
     def _to_others(self, size: int) -> int:

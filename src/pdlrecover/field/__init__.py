@@ -2,7 +2,7 @@
 
 from pdlrecover.field.fixed_point import FixedPoint
 from pdlrecover.field.interpolation import barycentric_weights, distinct, lagrange_rows
-from pdlrecover.field.mersenne import F61, Elements, Field, Mersenne61
+from pdlrecover.field.mersenne import F61, Elements, Field, Integers, Mersenne61
 from pdlrecover.field.product import EXACT_INNER, Q
 from pdlrecover.field.randomness import Seeded, Source, SystemSource
 from pdlrecover.field.threads import in_parallel, one_blas_thread
@@ -13,6 +13,7 @@ __all__ = [
     "Elements",
     "Field",
     "FixedPoint",
+    "Integers",
     "Mersenne61",
     "Q",
     "Seeded",

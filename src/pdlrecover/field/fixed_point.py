@@ -74,25 +74,27 @@ class FixedPoint:
 
     def encode(self, values: ArrayLike) -> Elements:
         """Encode a vector of `length` numbers, or a stack of them, each of norm ≤ `bound`."""
-        advice = "clip it, or set up the encoding with a larger bound"
-        return self._encode(values, self.bound, "bound", advice)
-
-    def encode_public(self, values: ArrayLike) -> Elements:
-        """Encode a public vector, or a stack, for dot products: each of norm ≤ `public_bound`."""
-        advice = "scale it down, or set up the encoding with a smaller bound or fewer bits"
-        return self._encode(values, self.public_bound, "public bound", advice)
+        x = np.asarray(values)
+        if x.dtype.kind not in "fiu":
+            raise RangeError(f"only real numbers can be encoded, got dtype {x.dtype}")
+        x = x.astype(np.float64, copy=False)
+        if x.ndim == 0 or x.shape[-1] != self.length:
+            raise RangeError(f"vectors must have {self.length} numbers, got shape {x.shape}")
+        norms = np.sqrt(np.einsum("...i,...i->...", x, x))
+        if not (norms <= self.bound * _ROUNDING).all():
+            raise RangeError(_why_not(x, norms, self.bound))
+        return F61.from_signed(np.rint(x * self.scale).astype(np.int64))
 
     def decode(self, elements: Elements, *, products: bool = False) -> NDArray[np.float64]:
         """Return the real numbers that elements stand for; `products` have 2f fraction bits."""
-        elements = F61.elements(elements)
-        signed = np.where(elements > _HALF, elements - F61.modulus, elements)
+        signed = F61.to_signed(F61.elements(elements))
         return signed / (self.scale**2 if products else self.scale)
 
     def _integer_norm(self, norm: float) -> float:
         return self.scale * norm * _ROUNDING + math.sqrt(self.length) / 2
 
     def _refusal(self) -> str:
-        """Say which bound, and how many fraction bits, would do."""
+        """Say which bound, and how many fraction bits, would fit."""
         room = _HALF / self.peers - math.sqrt(self.length) / 2
         digits = room / self.scale / _ROUNDING
         power = 10.0 ** (math.floor(math.log10(digits)) - 3)
@@ -105,26 +107,13 @@ class FixedPoint:
             f"with {self.fraction_bits} fraction bits; {' or '.join(ways)}"
         )
 
-    def _encode(self, values: ArrayLike, bound: float, name: str, advice: str) -> Elements:
-        x = np.asarray(values)
-        if x.dtype.kind not in "fiu":
-            raise RangeError(f"only real numbers can be encoded, got dtype {x.dtype}")
-        x = x.astype(np.float64, copy=False)
-        if x.ndim == 0 or x.shape[-1] != self.length:
-            raise RangeError(f"vectors must have {self.length} numbers, got shape {x.shape}")
-        norms = np.sqrt(np.einsum("...i,...i->...", x, x))
-        if not (norms <= bound * _ROUNDING).all():
-            raise RangeError(_why_not(x, norms, bound, name, advice))
-        integers = np.rint(x * self.scale).astype(np.int64)
-        integers += (integers >> 63) & F61.modulus
-        return integers
 
-
-def _why_not(
-    x: NDArray[np.float64], norms: NDArray[np.float64], bound: float, name: str, advice: str
-) -> str:
+def _why_not(x: NDArray[np.float64], norms: NDArray[np.float64], bound: float) -> str:
     bad = np.argwhere(~np.isfinite(x))
     if bad.size:
         index = [int(i) for i in bad[0]]
         return f"cannot encode {x[tuple(bad[0])]} at index {index}: every number must be finite"
-    return f"a vector of norm {norms.max():.6g} exceeds the {name} of {bound:.6g}; {advice}"
+    return (
+        f"a vector of norm {norms.max():.6g} exceeds the bound of {bound:.6g}; clip it, or set up "
+        "the encoding with a larger bound"
+    )

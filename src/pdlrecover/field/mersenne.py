@@ -21,6 +21,8 @@ from pdlrecover.field import product, threads
 
 Elements = NDArray[np.int64]
 """An array of field elements, in the clear."""
+Integers = NDArray[np.int64]
+"""An array of signed integers."""
 
 
 class Field(Protocol):
@@ -39,6 +41,12 @@ class Field(Protocol):
 
     def elements(self, values: ArrayLike) -> Elements:
         """Check that these are elements of the field, and return them as an array."""
+
+    def from_signed(self, integers: Integers) -> Elements:
+        """Return signed integers of magnitude at most (q − 1)/2 as elements."""
+
+    def to_signed(self, elements: Elements) -> Integers:
+        """Return elements as the signed integers of magnitude at most (q − 1)/2 they stand for."""
 
     def add(self, x: Elements, y: Elements) -> Elements:
         """Return x + y."""
@@ -92,6 +100,25 @@ class Mersenne61:
             )
         return x.astype(np.int64, copy=False)
 
+    def from_signed(self, integers: Integers) -> Elements:
+        """Return signed integers of magnitude at most (q − 1)/2 as elements: −x as q − x."""
+        _check(integers)
+        elements = np.asarray(integers >> 63)  # −1 where negative, else 0
+        elements &= self.modulus
+        elements += integers
+        return elements
+
+    def to_signed(self, elements: Elements) -> Integers:
+        """Return the signed integers that elements stand for: `from_signed`, undone.
+
+        Elements above (q − 1)/2 = 2^60 − 1 are the negative ones, and have bit 60 set.
+        """
+        _check(elements)
+        integers = np.asarray(elements >> 60)
+        integers *= -self.modulus
+        integers += elements
+        return integers
+
     def add(self, x: Elements, y: Elements) -> Elements:
         """Return x + y."""
         _check(x, y)
@@ -111,7 +138,7 @@ class Mersenne61:
 
             xy ≡ x₀y₀ + 2·x₁y₁ + 2^31·(m mod 2^30) + (m div 2^30)
 
-        which is at most 2^63 − 2^32 − 2^31 + 3: it fits an int64 just so.
+        which is at most 2^63 − 2^32 − 2^31 + 3: it just fits an int64.
         """
         _check(x, y)
         if max(x.size, y.size) <= product.CACHED_ELEMENTS:
@@ -190,14 +217,6 @@ class Mersenne61:
         low = np.asarray(np.sum(x & _LOW31, axis=axis))
         high = np.asarray(np.sum(x >> 31, axis=axis))
         return self.add(_reduced(low), self.multiply(_reduced(high), np.asarray(1 << 31)))
-
-    def dot(self, x: Elements, y: Elements) -> int:
-        """Return the dot product of two vectors of the same length."""
-        if x.ndim != 1 or x.shape != y.shape:
-            raise FieldError(
-                f"a dot product needs two vectors of one length, got shapes {x.shape} and {y.shape}"
-            )
-        return int(self.matmul(x[None, :], y[:, None])[0, 0])
 
     def matmul(self, a: Elements, b: Elements, out: Elements | None = None) -> Elements:
         """Return the matrix product a·b, in `out` if given (see `field.product`)."""

@@ -114,7 +114,7 @@ class Prepared:
     def sums(self, k: int, b: Floats) -> Floats:
         """Return the three sums of limbs times b, of the k-th piece: (columns, 3, rows)."""
         part = b[k * EXACT_SMALL : (k + 1) * EXACT_SMALL]
-        sums: Floats = part.T @ self._pieces[k].T  # as BLAS likes it best
+        sums: Floats = part.T @ self._pieces[k].T  # the order that BLAS is fastest with
         return sums.reshape(-1, 3, self.shape[0])
 
 

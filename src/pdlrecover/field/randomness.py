@@ -5,7 +5,7 @@ Rules:
 - The default, `SystemSource`, keys AES-256-CTR afresh from the operating system for every call.
   It has no state, so threads and forked processes cannot draw the same numbers.
 - `Seeded` is for tests and repeatable simulations only: whoever knows the seed knows the shares.
-  It must be named and passed in by hand.
+  It is used only where the caller passes one in.
 - A 64-bit word is masked to its low 61 bits; the one value that is no element, 2^61 − 1, is
   rejected and drawn again, so the rest are exactly uniform.
 - No global random state is read or written.

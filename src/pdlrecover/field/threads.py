@@ -84,7 +84,7 @@ def one_by_one(work: Callable[[int], None], starts: range) -> None:
 
 
 def one_blas_thread() -> None:
-    """Limit numpy's BLAS to one thread for good, for processes that compute by `matmul` and torch.
+    """Limit BLAS to one thread from now on, for processes that compute by `matmul` and torch.
 
     Its idle threads spin for a while after every product, and torch's threads have to wait.
     """
@@ -136,7 +136,7 @@ class _Room(threading.local):
         self.is_worker = True
 
     def take(self, name: str, dtype: type, *shape: int) -> NDArray[Any]:
-        """Return an array of any content; the next call of the same name may overwrite it."""
+        """Return an uninitialised array; the next call of the same name may overwrite it."""
         size = math.prod(shape)
         kept = self._kept.get(name)
         if kept is None or kept.size < size:
@@ -148,5 +148,5 @@ room = _Room()
 
 
 def scratch(name: str, *shape: int) -> NDArray[np.int64]:
-    """Return this thread's scratch memory of that name: int64s of any content."""
+    """Return this thread's scratch memory of that name: uninitialised int64s."""
     return room.take(name, np.int64, *shape)

@@ -1,7 +1,13 @@
 """What a round leaves behind: of a simulation in plain files, of a real peer in a sealed vault."""
 
 from pdlrecover.history.plain.array_log import ArrayLog
-from pdlrecover.history.plain.run_history import FILES, Layout, RunHistory, complete_cohorts
+from pdlrecover.history.plain.run_history import (
+    FILES,
+    DealtSums,
+    Layout,
+    RunHistory,
+    complete_cohorts,
+)
 from pdlrecover.history.sealed.chain import Head
 from pdlrecover.history.sealed.records import VaultLayout
 from pdlrecover.history.sealed.vault import ShareSum, StoredModels, Vault
@@ -11,6 +17,7 @@ __all__ = [
     "FILES",
     "ArrayLog",
     "Damage",
+    "DealtSums",
     "Head",
     "Layout",
     "RunHistory",

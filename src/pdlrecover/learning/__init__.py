@@ -11,7 +11,6 @@ from pdlrecover.learning.updates import (
     Updates,
     clip,
     data_weights,
-    gradient_alone,
     gradients,
 )
 
@@ -27,7 +26,6 @@ __all__ = [
     "clip",
     "data_weights",
     "download",
-    "gradient_alone",
     "gradients",
     "load",
     "mean_loss",

@@ -40,9 +40,9 @@ def draws(
 
 
 class Batches:
-    """The minibatches of all peers of a partition."""
+    """The minibatches of all peers of a partition, numbered from `first` on in what they draw."""
 
-    def __init__(self, partition: Partition, seed: int, batch_size: int) -> None:
+    def __init__(self, partition: Partition, seed: int, batch_size: int, *, first: int = 0) -> None:
         self.sizes = np.array([len(part) for part in partition], dtype=np.int64)
         if not len(partition) or not self.sizes.all() or batch_size < 1:
             raise DataError(
@@ -52,6 +52,7 @@ class Batches:
             )
         self.seed = seed
         self.batch_size = batch_size
+        self._first = first
         self._samples = np.concatenate(partition)
         self._starts = np.cumsum(self.sizes) - self.sizes
 
@@ -67,7 +68,7 @@ class Batches:
             raise DataError(
                 f"peers are numbered 0 to {len(self.sizes) - 1}, got {who.min()} to {who.max()}"
             )
-        places = draws(self.seed, who, self.sizes[who], round_, self.batch_size)
+        places = draws(self.seed, who + self._first, self.sizes[who], round_, self.batch_size)
         places += self._starts[who, None]
         return self._samples[places]
 

@@ -7,9 +7,8 @@ clipped to the public L2 bound. α_i ∈ (0, 1] is the peer's data size over a p
 Rules:
 
 - `gradients` computes all peers in one vectorised call per `chunk` of peers, and writes straight
-  into one (peers, d) buffer; `gradient_alone` is that for one peer. They agree to float32
-  rounding, and to the bit only with chunk=1: a product of larger matrices may sum in another
-  order.
+  into one (peers, d) buffer. Peers computed together and one by one agree to float32 rounding,
+  and to the bit only with chunk=1: a product of larger matrices may sum in another order.
 - With `local_steps` E > 1 the minibatch is cut in E parts, and a step of plain SGD with rate r is
   taken on each: the update is α_i·(w − w_E)/r, which for E = 1 is the gradient.
 - A clipped vector has a norm of at most the bound when computed in float64, as the fixed-point
@@ -98,23 +97,11 @@ def gradients(
     return out
 
 
-def gradient_alone(
-    model: FlatModel,
-    w: Weights,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    *,
-    local: LocalTraining = ONE_STEP,
-) -> torch.Tensor:
-    """Return the (d,) update of one peer at w, for its minibatch x (b, *shape) and y (b)."""
-    return gradients(model, w, x[None], y[None], local=local)[0]
-
-
 def clip(updates: torch.Tensor, bound: float) -> tuple[torch.Tensor, int]:
     """Scale the rows that are longer than `bound` down to it, in place; return how many were.
 
     Norms are taken in float32 first, and again in float64 for the rows near or above. That is
-    done in numpy: so many small calls are slow where torch's threads must wait for each other.
+    done in numpy: many small calls are slow where torch's threads must wait for each other.
     """
     norms = torch.linalg.vector_norm(updates, dim=1).numpy()
     rows = updates.numpy()
@@ -147,7 +134,7 @@ def data_weights(partition: Partition, size_bound: int | None = None) -> NDArray
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Updates:
-    """The updates of any peers: `weighted` as computed, or called, clipped to `bound` too.
+    """The updates of any peers, `weighted`, to be clipped to `bound`.
 
     An attack on updates takes place before both: `plain`, corrupt, `weigh`, `clip`. With nothing
     corrupted that gives the same numbers to the last bit.
@@ -184,22 +171,11 @@ class Updates:
         self, w: Weights, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return n peers' updates at w before they are weighed."""
-        return gradients(self.model, w, x, y, local=self.local, out=out)
+        return gradients(self.model, w, x, y, local=self.local, chunk=self.chunk, out=out)
 
     def weigh(self, updates: torch.Tensor, peers: NDArray[np.int64]) -> torch.Tensor:
         """Multiply each update by its peer's weight, in place."""
         return updates.mul_(torch.from_numpy(self.weights[peers]).to(torch.float32)[:, None])
-
-    def __call__(
-        self,
-        w: Weights,
-        peers: NDArray[np.int64],
-        x: torch.Tensor,
-        y: torch.Tensor,
-        out: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, int]:
-        """Return the clipped updates, and how many the bound has shortened."""
-        return clip(self.weighted(w, peers, x, y, out), self.bound)
 
 
 def _update(

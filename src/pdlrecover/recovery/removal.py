@@ -1,15 +1,15 @@
 """Which removals are possible, and which are refused: the same rules in every engine.
 
 - Removal can be differenced: the sum over all peers, opened in training, minus the sum over the
-  kept ones, opened in recovery, is the removed peers' sum. Of one honest leaver, that is its own
-  update. And c colluders may be among the leavers, and take their own part out. So fewer than c + 2
-  leavers are not removed unless that is accepted by name, nor are two kept sets recovered that
-  differ by fewer. (In a simulation nobody colludes, and two leavers are enough.)
+  kept ones, opened in recovery, is the removed peers' sum. If one honest peer leaves, that is its
+  own update; and c colluders among the leavers can subtract their own parts. So removing fewer than
+  c + 2 leavers is refused unless the caller accepts it by name, and so is a second recovery whose
+  kept peers differ by fewer. (In a simulation nobody colludes, and two leavers are enough.)
 - More generally, no single honest peer's part may follow from the sums that were opened and what c
   colluders know: no combination of their 0/1 vectors has 1 to c + 1 non-zero entries, the columns
-  of peers declared malicious left out. `check_differences` holds that, round by round where peers
-  were absent.
-- For the same reason at least c + 2 peers take part in a sum.
+  of peers declared malicious left out. `check_differences` enforces that, round by round where
+  peers were absent.
+- For the same reason at least c + 2 peers take part in every sum: `check_peers_in_sum`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from pdlrecover.errors import PlanError
 from pdlrecover.sharing import Tolerance
 
 MAX_COMBINATIONS = 10_000
-"""So many combinations of the sums of a round are looked at; more are refused."""
+"""How many combinations of a round's sums are examined at most; more are refused."""
 
 Reason = Literal["left", "malicious"]
 
@@ -35,10 +35,10 @@ def check_removal(
     earlier: Iterable[frozenset[int]] = (),
     colluders: int = 0,
 ) -> list[int]:
-    """Check that these of so many peers can be removed; return who is kept.
+    """Check that these peers of a federation of `peers` can be removed; return who is kept.
 
-    `earlier` has the kept peers of recoveries that were run before; so many colluders may be among
-    the leavers.
+    `earlier` has the kept peers of earlier recoveries; up to `colluders` of the leavers may
+    collude.
     """
     removed = set(remove)
     if reason not in get_args(Reason):
@@ -69,12 +69,12 @@ def check_differences(
     malicious: frozenset[int] = frozenset(),
     now_malicious: frozenset[int] = frozenset(),
 ) -> None:
-    """Refuse sums over the kept peers that would single out an honest one for so many colluders.
+    """Refuse sums over the kept peers that would reveal an honest peer's part to `colluders` peers.
 
     `rounds` has, for each training round that the recovery opens a sum of, who dealt in it and the
-    kept peers of the other recoveries that open one of it; `malicious` those whose part need not be
-    hidden, `now_malicious` those of whom that is said with this removal. What follows from the
-    others' sums already is not refused.
+    kept peers of the other recoveries that open one of it. The parts of `malicious` peers need not
+    be hidden; `now_malicious` are those that this removal declares so. What already follows from
+    the others' sums is not refused.
     """
     hidden = malicious | now_malicious
     for present, others in set(rounds):
@@ -95,12 +95,12 @@ def check_differences(
 
 
 def exposed(sums: Iterable[frozenset[int]], colluders: int) -> frozenset[frozenset[int]]:
-    """Return the sets of at most c + 1 peers that some combination of these sums is about.
+    """Return the sets of at most c + 1 peers whose parts alone make up some combination of sums.
 
-    All but one of such a set may collude, and know the part of that one. Of the sets, those that
-    contain no other are all there. Peers that are in the same sums cannot be told apart: each such
-    group is one column of the sums' table. A combination with the fewest columns is, up to a
-    factor, the only one that is zero in some r − 1 columns, r being the rank.
+    All but one of such a set may collude, and then know the part of that one. Every minimal set is
+    returned. Peers that are in the same sums are indistinguishable: each such group is one column
+    of the sums' table. A combination with the fewest columns is, up to a factor, the only one that
+    is zero in some r − 1 columns, r being the rank.
     """
     table = [each for each in set(sums) if each]
     groups: dict[tuple[bool, ...], list[int]] = {}
@@ -109,7 +109,7 @@ def exposed(sums: Iterable[frozenset[int]], colluders: int) -> frozenset[frozens
     rows = _independent([[int(pattern[i]) for pattern in groups] for i in range(len(table))])
     if comb(len(groups), max(0, len(rows) - 1)) > MAX_COMBINATIONS:
         raise PlanError(
-            f"{len(table)} sums of one round are too many to tell what follows from them; accept "
+            f"{len(table)} sums of one round are too many to check what follows from them; accept "
             "it (accept_differencing, --accept-differencing), or retrain by another method"
         )
     members = list(groups.values())
@@ -154,12 +154,12 @@ def _without(row: Row, place: int, pivot: Row) -> Row:
     return [pivot[place] * x - row[place] * y for x, y in zip(row, pivot, strict=True)]
 
 
-def check_company(together: int, tolerance: Tolerance) -> None:
-    """Check that a sum over so many peers hides each of them from the tolerated colluders."""
+def check_peers_in_sum(count: int, tolerance: Tolerance) -> None:
+    """Check that at least c + 2 peers take part in a sum, which hides each from c colluders."""
     colluders = tolerance.colluders
-    if together < colluders + 2:
+    if count < colluders + 2:
         raise PlanError(
-            f"{colluders} colluders who take their own part out of a sum over {together} peers "
+            f"{colluders} colluders who take their own part out of a sum over {count} peers "
             f"would know a single other's; keep at least {colluders + 2}, or tolerate fewer"
         )
 

@@ -6,7 +6,7 @@ Rules:
   of degree ℓ − 1 through the same ℓ points. Peer j multiplies its values with its shares and adds
   up all blocks: one number, the value at x_j of a polynomial of degree c + 2ℓ − 2 whose values at
   the ℓ points sum to the dot product. For two shared vectors the degree is 2c + 2ℓ − 2.
-- That polynomial would tell more than the dot product. So a *zero mask* is added first: a random
+- That polynomial would reveal more than the dot product. So a *zero mask* is added first: a random
   polynomial of the full degree whose values at the ℓ points sum to zero. It must be the sum of
   masks dealt by every peer, so that nobody knows it; the masked polynomial is then uniform among
   all those with the right sum.
@@ -29,7 +29,7 @@ from pdlrecover.sharing.shares import DotShares, Shares
 
 
 def zero_masks(scheme: Scheme, *shape: int, degree: int, source: Source | None = None) -> DotShares:
-    """Deal masks for so many dot products of this degree: one dealer's part of the masks."""
+    """Deal one dealer's part of masks of this degree, for dot products in an array of `shape`."""
     source = source or SystemSource()
     return zero_masks_with(scheme, source.elements(degree, *shape), degree=degree)
 
@@ -79,8 +79,7 @@ def dot_public(scheme: Scheme, shares: Shares, public: ArrayLike, mask: DotShare
     For a stack of shared vectors, one dot product each; the mask has the stack's shape.
     """
     scheme.check_fits(shares)
-    elements, modulus = scheme.field.elements(public), scheme.field.modulus
-    signed = np.where(elements > modulus // 2, elements - modulus, elements)
+    signed = scheme.field.to_signed(scheme.field.elements(public))
     products = _PublicVector(scheme, signed, shares.length).dots([shares])[0]
     return _masked(scheme, shares.peers, products, mask, scheme.quorums.dot_degree)
 

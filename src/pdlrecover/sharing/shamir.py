@@ -4,7 +4,7 @@ Rules:
 
 - The field is F_q, q = 2^61 − 1. Peer j has the point x_j ≠ 0 (by default j + 1). The secrets of
   a block sit at the ℓ points 0, −1, …, −(ℓ−1), disjoint from the peers' points. With ℓ = 1 this
-  is Shamir's scheme as everybody knows it.
+  is Shamir's original scheme.
 - A vector of d numbers makes B = ⌈d/ℓ⌉ blocks, padded with zeros; block b holds the numbers
   b, b + B, b + 2B, … (so that no data is moved). Each block is one polynomial of degree
   c + ℓ − 1: it takes the secrets at the secrets' points, and values drawn uniformly at the

@@ -5,7 +5,7 @@ share for the other. Shares of vectors are linear: they can be added, subtracted
 the result is a share of the sum, difference or multiple of the secrets.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -62,23 +62,6 @@ class Shares:
         """Return the shares of these peers only, in their order."""
         wanted = tuple(peers)
         return replace(self, peers=wanted, values=self.values[_rows(self.peers, wanted)])
-
-    @staticmethod
-    def gather(parts: Sequence["Shares"]) -> "Shares":
-        """Put together what several peers sent of the same secret."""
-        if not parts:
-            raise ShareError("no shares to gather: at least one peer must answer")
-        lengths = sorted({(part.length, *part.values.shape[1:]) for part in parts})
-        if len(lengths) > 1:
-            raise ShareError(
-                f"shares of one secret must have one length, got {lengths[0]} and {lengths[-1]} "
-                "(numbers, then blocks); leave out the peers that differ"
-            )
-        return replace(
-            parts[0],
-            peers=tuple(peer for part in parts for peer in part.peers),
-            values=np.concatenate([part.values for part in parts]),
-        )
 
     def _check_fits(self, other: "Shares") -> None:
         if not isinstance(other, Shares):

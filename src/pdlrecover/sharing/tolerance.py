@@ -23,11 +23,11 @@ class Tolerance:
     """What a federation must survive."""
 
     colluders: int
-    """c: so many peers may pool what they see, and learn nothing."""
+    """c: how many peers may pool what they see, and still learn nothing."""
     dropouts: int = 0
-    """D: so many peers may be absent, or removed."""
+    """D: how many peers may be absent, or removed."""
     liars: int = 0
-    """e: so many of the peers that answer may send wrong shares."""
+    """e: how many of the peers that answer may send wrong shares."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -37,7 +37,7 @@ class Tolerance:
     def quorums(
         self, peers: int, *, packing: int | None = None, products: bool = False
     ) -> "Quorums":
-        """Derive packing and quorums for so many peers, or raise and say what to change."""
+        """Derive packing and quorums for `peers` peers, or raise and say what to change."""
         if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
             raise ToleranceError(f"peers must be a whole number of at least 1, got {peers!r}")
         factor = 2 if products else 1
@@ -110,7 +110,7 @@ class Quorums:
         return self._responders(self.product_degree)
 
     def blocks(self, length: int) -> int:
-        """Return how many field elements one peer holds of a shared vector of so many numbers."""
+        """Return how many field elements one peer holds of a shared vector of `length` numbers."""
         return -(-length // self.packing)
 
     def _responders(self, degree: int) -> int:

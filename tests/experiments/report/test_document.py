@@ -46,28 +46,37 @@ def drawn(**values):
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ({"title": 5}, "title is to be a text, got 5"),
-        ({"summary": ["Fine.", 7]}, "summary 1 is to be a text, got 7"),
-        ({"summary": "Fine."}, "summary is to be a list, got 'Fine.'"),
-        ({"ledger": [1]}, r"ledger is to be an object, got \[1\]"),
-        ({"ledger": {"a": {"k": 1}}}, "ledger 'a' 'k' is to be an object, got 1"),
+        ({"title": 5}, "title must be a text, got 5"),
+        ({"summary": ["Fine.", 7]}, r"summary\[1\] must be a text, got 7"),
+        ({"summary": "Fine."}, "summary must be a list of texts, got 'Fine.'"),
+        ({"ledger": [1]}, r"ledger must be a table of keys and values, got \[1\]"),
+        ({"ledger": {"a": {"k": 1}}}, r"ledger.a.k must be a table of keys and values, got 1"),
+        ({"ledger": {"a": {"k l": {}}}}, 'ledger.a."k l".openings is missing'),
         (
             {"ledger": {"a": {"k": {"openings": 1, "of": "one peer"}}}},
-            "ledger 'a' 'k' numbers is missing",
+            "ledger.a.k.numbers is missing",
+        ),
+        (
+            {"ledger": {"a": {"k": {"openings": 1, "numbers": None, "of": "one peer"}}}},
+            "ledger.a.k.numbers must be a whole number, got None",
         ),
         (
             {"tables": [{"title": "t", "columns": [1], "rows": [[1]], "command": ""}]},
-            "tables 0 columns 0 is to be an object, got 1",
+            r"tables\[0\].columns\[0\] must be a table of keys and values, got 1",
         ),
         (
             {"tables": [{"title": "t", "columns": ["a"], "rows": [[[]]], "command": ""}]},
-            "tables 0 rows 0 0 is to be a text or a number or a whole number or null",
+            r"rows\[0\]\[0\] must be a text or a number or null, got \[\]",
         ),
-        ({"figures": [drawn(y=["boo"])]}, "series 0 y 0 is to be a number or null, got 'boo'"),
-        ({"figures": [drawn(points=1)]}, "series 0 points is to be true or false, got 1"),
-        ({"figures": [drawn(x=[True])]}, "series 0 x 0 is to be a number, got True"),
-        ({"figures": [drawn(colour="red")]}, "figures 0 series 0 colour is not known"),
-        ({"facts": [{"value": "1"}]}, "facts 0 label is missing"),
+        ({"figures": [drawn(y=["boo"])]}, r"y\[0\] must be a number or null, got 'boo'"),
+        ({"figures": [drawn(points=1)]}, r"series\[0\].points must be true or false, got 1"),
+        ({"figures": [drawn(x=[True])]}, r"series\[0\].x\[0\] must be a number, got True"),
+        (
+            {"figures": [drawn(colour="red")]},
+            r"unknown key 'colour' in figures\[0\].series\[0\]; known are name, x, y",
+        ),
+        ({"figures": [drawn(label=["a"])]}, "did you mean 'labels'"),
+        ({"facts": [{"value": "1"}]}, r"facts\[0\].label is missing"),
     ],
 )
 def test_a_record_of_wrong_types_is_one_sentence(part, said):

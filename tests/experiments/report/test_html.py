@@ -216,7 +216,7 @@ def test_folders_and_files_are_read(tmp_path):
         ({"figures": [], "tables": [], "summary": []}, "is a record of another format"),
         (
             {"name": "d", "title": 5, "summary": [], "figures": [], "tables": []},
-            "is a record of another format: title is to be a text, got 5; give",
+            "is a record of another format: title must be a text, got 5; give",
         ),
         (
             record({**POISONED, "auto": entry(0.9, opened={"k": openings(1, of=1)})}),

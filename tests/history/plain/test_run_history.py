@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pdlrecover.errors import HistoryError
-from pdlrecover.history import ArrayLog, Layout, RunHistory
+from pdlrecover.history import ArrayLog, DealtSums, Layout, RunHistory
 
 LAYOUT = Layout(parameters=3, cohorts=((0, 2), (1,)), record=(4,), run="this one")
 
@@ -12,7 +12,7 @@ LAYOUT = Layout(parameters=3, cohorts=((0, 2), (1,)), record=(4,), run="this one
 def recorded(folder, rounds=3):
     history = RunHistory(LAYOUT, folder)
     for t in range(rounds):
-        history.record(np.full(3, float(t)), np.full((2, 4), t, dtype=np.int64))
+        history.record(np.full(3, float(t)), DealtSums(values=np.full((2, 4), t)))
     return history
 
 
@@ -102,7 +102,7 @@ def test_a_round_that_was_recorded_by_half_is_recorded_again(tmp_path):
     history = recorded(tmp_path)
     history.sums.append(np.full((2, 4), 9))
     assert history.rounds == 3
-    history.record(np.full(3, 3.0), np.full((2, 4), 3))
+    history.record(np.full(3, 3.0), DealtSums(values=np.full((2, 4), 3)))
     np.testing.assert_array_equal(history.sums[3], np.full((2, 4), 3))
     assert len(history.sums) == len(history.models) == 4
 
@@ -112,5 +112,5 @@ def test_a_history_that_was_half_discarded_starts_over(tmp_path):
     (tmp_path / "sums.bin").unlink()
     again = RunHistory(LAYOUT, tmp_path, resume=True)
     assert again.rounds == 0
-    again.record(np.zeros(3), np.zeros((2, 4), dtype=np.int64))
+    again.record(np.zeros(3), DealtSums(values=np.zeros((2, 4), dtype=np.int64)))
     assert len(again.sums) == len(again.models) == 1

@@ -368,11 +368,11 @@ def test_a_round_put_back_from_an_abandoned_branch_breaks_the_chain(tmp_path):
 
 def test_an_earlier_record_in_its_own_place_is_found(tmp_path):
     with Vault(tmp_path, KEY, LAYOUT) as vault:
-        vault.put_checkpoint("removal", b"round 5")
+        vault.put_checkpoints({"removal": b"round 5"})
     old = {}
     edited(tmp_path, lambda txn: old.update(dict(txn.cursor())))
     with Vault(tmp_path, KEY, LAYOUT) as vault:
-        vault.put_checkpoint("removal", b"round 6")
+        vault.put_checkpoints({"removal": b"round 6"})
     key = checkpoint_key("removal")
     edited(tmp_path, lambda txn: txn.put(key, old[key]))
     assert found(tmp_path) == {"checkpoint removal: an earlier record was put back there"}
@@ -643,7 +643,7 @@ def test_what_was_reserved_is_not_refused_in_the_middle_of_a_round(tmp_path, mon
         monkeypatch.setattr(os, "statvfs", lambda path: Full)
         monkeypatch.setattr(journal._store, "limit", 1)
         for i in range(50):
-            vault.put_checkpoint("step", bytes([i]) * 5000, head=False)
+            vault.put_checkpoints({"step": bytes([i]) * 5000}, head=False)
         commit(vault)
         with pytest.raises(HistoryError, match="are allowed"):
             vault.reserve(4 << 20)
@@ -816,14 +816,14 @@ def test_rounds_that_this_peer_has_not_all_shares_of_are_named(tmp_path):
 def test_a_recovery_goes_on_from_its_checkpoint(tmp_path):
     with Vault(tmp_path, KEY, LAYOUT) as vault:
         assert vault.get_checkpoint("removal-1") is None
-        vault.put_checkpoint("removal-1", b"round 5")
-        vault.put_checkpoint("removal-1", bytes(100_000))
-        vault.put_checkpoint("removal-2", b"")
+        vault.put_checkpoints({"removal-1": b"round 5"})
+        vault.put_checkpoints({"removal-1": bytes(100_000)})
+        vault.put_checkpoints({"removal-2": b""})
     with Vault(tmp_path, KEY, LAYOUT) as vault:
         assert vault.get_checkpoint("removal-1") == bytes(100_000)
         assert vault.get_checkpoint("removal-2") == b""
         with pytest.raises(HistoryError, match="1 to 64 bytes"):
-            vault.put_checkpoint("", b"")
+            vault.put_checkpoints({"": b""})
     edited(tmp_path, lambda txn: flip(txn, checkpoint_key("removal-1")))
     assert found(tmp_path) == {"checkpoint removal-1: the record is damaged"}
     with (

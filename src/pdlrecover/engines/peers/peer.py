@@ -101,7 +101,7 @@ class Peer:
         self._alarm: asyncio.TimerHandle | None = None
         """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
         self._told_round: dict[bytes, int] = {}
-        self._told_company: dict[bytes, frozenset[int]] = {}
+        self._told_participants: dict[bytes, frozenset[int]] = {}
         self._stopping = False
         self._failure: PDLRecoverError | None = None
 
@@ -333,7 +333,7 @@ class Peer:
 
     def _tell_progress(self, run: bytes, session: RunSession) -> None:
         """Say about twenty times how far a run is."""
-        self._tell_company(run, session)
+        self._tell_participants(run, session)
         done, rounds = session.driver.round, self.runs.rounds
         told = self._told_round.get(run, 0)
         if done >= told + max(1, rounds // 20) or (done == rounds and told < rounds):
@@ -341,16 +341,16 @@ class Peer:
             facts = {"run": run.hex()[:16], "round": done, "rounds": rounds}
             LOG.info("%s: round %s of %s", self.title(run), done, rounds, extra={"facts": facts})
 
-    def _tell_company(self, run: bytes, session: RunSession) -> None:
+    def _tell_participants(self, run: bytes, session: RunSession) -> None:
         """Say who is not in the sums any more, or is again."""
         participation = session.driver.participation
-        if not participation.rounds or participation.last == self._told_company.get(run):
+        if not participation.rounds or participation.last == self._told_participants.get(run):
             return
         whole = frozenset(session.driver.context.peers)
-        if participation.last == whole and run not in self._told_company:
-            self._told_company[run] = whole
+        if participation.last == whole and run not in self._told_participants:
+            self._told_participants[run] = whole
             return
-        self._told_company[run] = participation.last
+        self._told_participants[run] = participation.last
         absent = [self.names[peer] for peer in sorted(whole - participation.last)]
         facts = {"run": run.hex()[:16], "round": participation.since, "without": absent}
         who = f"without {', '.join(absent)} from here on" if absent else "with all peers again"

@@ -1,4 +1,4 @@
-"""A peer's own settings, `peer.toml` in its folder: nobody else's business, and nothing secret.
+"""A peer's own settings, `peer.toml` in its folder: not shared with others, and nothing secret.
 
     [data]     source = "digits"
     [history]  key_file = "/media/key/history.key"
@@ -9,13 +9,13 @@ Paths are meant from the peer's folder. A drill makes this peer attack the other
 practise a removal: never set it where the model matters.
 """
 
-import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from pdlrecover.decode import decode, parse_toml, toml_table
 from pdlrecover.engines.peers.identity.member import split_address
-from pdlrecover.engines.peers.tables import as_toml, check_keys, read_table, shown
-from pdlrecover.errors import MembershipError, PlanError
+from pdlrecover.errors import PlanError
+from pdlrecover.files import about, read_text
 
 FILE = "peer.toml"
 
@@ -27,9 +27,9 @@ class Data:
     source: str = "digits"
     """A dataset's name, or an .npz file with x and y, or a folder with x.npy and y.npy."""
     part: int | None = None
-    """Of a dataset by name: which part is this peer's; its number if not said."""
+    """Of a dataset by name: which part is this peer's; by default its number."""
     parts: int | None = None
-    """Of a dataset by name: into how many parts it is dealt; one for each peer if not said."""
+    """Of a dataset by name: how many parts it is divided into; by default one for each peer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +39,15 @@ class History:
     key_file: str | None = None
     """The private file with its key; else the environment variable, else somebody is asked."""
     keep: int | None = None
-    """Shares of so many last rounds are kept, and of the first; all if not said."""
+    """For how many of the last rounds shares are kept, besides the first; by default for all."""
     limit_gb: float | None = None
     """No run's history may take more on disk."""
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.keep < 1:
-            raise MembershipError(f"history.keep must be at least 1, got {self.keep}")
+            raise PlanError(f"history.keep must be at least 1, got {self.keep}")
         if self.limit_gb is not None and not self.limit_gb > 0:
-            raise MembershipError(f"history.limit_gb must be above 0, got {self.limit_gb}")
+            raise PlanError(f"history.limit_gb must be above 0, got {self.limit_gb}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,9 @@ class Drill:
     """An attack by this peer itself, for drills only."""
 
     attack: str | None = None
-    """backdoor, label-flip, sign-flip, noise: an attack that needs nobody else's updates."""
+    """backdoor, label-flip, sign-flip, noise: an attack that does not need other peers' updates."""
     strength: float | None = None
     """How strong: the backdoor's and the sign flip's factor, or the noise's deviation."""
-
-
-TABLES: dict[str, type] = {"data": Data, "history": History, "network": Listening, "drill": Drill}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,36 +85,17 @@ class PeerSettings:
 def load_settings(folder: Path) -> PeerSettings:
     """Read the settings in a peer's folder."""
     path = folder / FILE
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-        check_keys(values, TABLES, "")
-        for name, table in values.items():
-            if not isinstance(table, dict):
-                raise MembershipError(f"{name} must be a table, got {shown(table)}")
-        return PeerSettings(
-            **{name: read_table(kind, values.get(name, {}), name) for name, kind in TABLES.items()}
-        )
-    except FileNotFoundError as error:
-        raise PlanError(
-            f"{path} is not there: name the folder that `pdlrecover peer init` has made"
-        ) from error
-    except OSError as error:
-        raise PlanError(f"{path} cannot be read: {error.strerror}") from error
-    except MembershipError as error:
-        raise PlanError(f"{path}: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"{path} is not TOML: {error}") from error
+    missing = "name the folder that `pdlrecover peer init` has made"
+    text = read_text(path, PlanError, missing=missing)
+    with about(path, PlanError):
+        return decode(PeerSettings, parse_toml(text, PlanError), PlanError)
 
 
 def write_settings(settings: PeerSettings) -> str:
     """Return the file, with what may be set and is not as comments."""
     lines = ["# This peer's own settings; see docs/peers.md. Nobody else sees them."]
-    for name, kind in TABLES.items():
-        table = getattr(settings, name)
-        if kind is Drill and table == Drill():
-            continue
-        lines += ["", f"[{name}]"]
-        for key in fields(kind):
-            value = getattr(table, key.name)
-            lines.append(f"# {key.name} =" if value is None else f"{key.name} = {as_toml(value)}")
+    for table in fields(settings):
+        chosen = getattr(settings, table.name)
+        if chosen != Drill():
+            lines += toml_table(table.name, chosen)
     return "\n".join(lines) + "\n"

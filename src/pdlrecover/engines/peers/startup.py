@@ -28,6 +28,7 @@ from pdlrecover.engines.peers.runs.run_factory import RunFactory, training_run
 from pdlrecover.engines.peers.settings import Drill, PeerSettings, load_settings
 from pdlrecover.engines.peers.transport.link import Limits, Tls
 from pdlrecover.errors import AttackError, HistoryError, MembershipError
+from pdlrecover.files import about, read_text
 from pdlrecover.history import Verification, verify
 from pdlrecover.history.sealed.database import DATA
 from pdlrecover.history.sealed.records import Kind
@@ -118,17 +119,13 @@ def signatures_path(federation: Path) -> Path:
 def check_agreement(federation: Path, membership: Membership) -> None:
     """Raise unless everybody has signed the federation file."""
     path = signatures_path(federation)
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MembershipError(
-            f"nobody has signed the federation file yet, or {path} is not there: every peer signs "
-            f"by `pdlrecover peer sign {federation} FOLDER`, and the lines go to {path.name}"
-        ) from error
-    try:
+    missing = (
+        "nobody has signed the federation file yet: every peer signs by `pdlrecover peer sign "
+        f"{federation} FOLDER`, and the lines go to {path.name}"
+    )
+    text = read_text(path, MembershipError, missing=missing)
+    with about(path, MembershipError):
         check_signatures(membership, text).require()
-    except MembershipError as error:
-        raise MembershipError(f"{path}: {error}") from error
 
 
 def history_key(folder: Path, settings: PeerSettings, salt: bytes, ask: Ask | None) -> StorageKey:

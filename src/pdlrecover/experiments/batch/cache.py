@@ -39,7 +39,7 @@ from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED, Result
 from pdlrecover.experiments.experiment.run import begin, is_done, run, stored
-from pdlrecover.files import alone
+from pdlrecover.files import alone, write_whole
 from pdlrecover.recovery.methods import entry_of
 
 ROOMS = (
@@ -272,7 +272,7 @@ class _Note:
         if now - self._last >= POLL_SECONDS:
             self._last = now
             reached = "" if accuracy is None else f", accuracy {100 * accuracy:.1f}%"
-            self.path.write_text(f"{name} {round}/{self._rounds}{reached}")
+            write_whole(self.path, f"{name} {round}/{self._rounds}{reached}")
 
     def end(self, name: str) -> None:
         pass

@@ -14,7 +14,7 @@ from typing import Any
 
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.experiment.result import MethodNumbers, Result, as_record, as_type
-from pdlrecover.files import alone, write_whole
+from pdlrecover.files import alone, make_folder, read_text, write_whole
 
 NAME = "runs.jsonl"
 DIGITS = 6
@@ -37,7 +37,7 @@ class RunNumbers:
 
 def add_runs(results: Sequence[Result], folder: Path) -> Path:
     """Write these runs into the folder's file, and keep the others that are in it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, RecordError)
     path = folder / NAME
     with alone(path):
         runs = {run.identity: run for run in read_runs(path)} if path.exists() else {}
@@ -45,16 +45,17 @@ def add_runs(results: Sequence[Result], folder: Path) -> Path:
             known = runs.get(run.identity, run).methods
             runs[run.identity] = replace(run, methods={**known, **run.methods})
         lines = (json.dumps(as_record(runs[key])) for key in sorted(runs))
-        write_whole(path, "".join(f"{line}\n" for line in lines))
+        write_whole(path, "".join(f"{line}\n" for line in lines), RecordError)
     return path
 
 
 def read_runs(path: Path) -> list[RunNumbers]:
     """Return the runs of a file."""
+    text = read_text(path, RecordError)
     try:
-        lines = path.read_text().splitlines()
+        lines = text.splitlines()
         return [as_type(json.loads(line), RunNumbers, f"run {i}") for i, line in enumerate(lines)]
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise RecordError(f"{path} is damaged: {error}; delete it to write it again") from error
 
 

@@ -1,16 +1,18 @@
-"""One experiment, as one flat set of values: from flags, from a TOML file, or from Python."""
+"""One experiment, as one flat set of values: from flags, from a TOML file, or from Python.
 
-import difflib
+A field's name, type, default and docstring are also those of the flag of `pdlrecover simulate`.
+"""
+
 import math
-import tomllib
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, Self, get_args, get_origin
+from typing import Any, Self
 
 from pdlrecover.adversary import WAITING, strength_of
+from pdlrecover.decode import decode, parse_toml
 from pdlrecover.engines.sum_store import Faults
 from pdlrecover.errors import PlanError
+from pdlrecover.files import about, read_text
 from pdlrecover.recovery.methods import BASELINES, Settings, check, check_plan
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
@@ -26,76 +28,83 @@ class Config:
     """What to train, how it is attacked, and how it is recovered."""
 
     dataset: str = "digits"
-    """digits, mnist, fashion-mnist, har or har-inertial."""
+    """digits (bundled), mnist, fashion-mnist, har or har-inertial."""
     split: str = "random"
-    """How HAR is split in training and test: random, or by subject."""
+    """How HAR is split into training and test data: random, or subject."""
     validation: bool = False
-    """Hold a fifth of the training data out and report on that: for tuning."""
+    """Report on a fifth of the training data, held out, instead of the test data: for tuning."""
     model: str = "mlp"
     """logistic, mlp, mlp-HIDDEN, cnn, or package.module:factory."""
-    peers: int = 20
-    """n: how many peers train together."""
-    malicious: int = 0
-    """How many of them attack, are found, and are the ones removed."""
-    accused: int = 0
-    """How many honest peers are removed with the attackers, by mistake."""
-    leavers: int = 0
-    """How many honest ones leave instead."""
-    undetected: int = 0
-    """How many more attack, are not found, and stay."""
-    attack: str = "backdoor"
-    """What attackers do: backdoor, dba, label-flip, sign-flip, noise, trim, trim-partial, lie,
-    min-max, bad-unlearn, bad-unlearn:ATTACK or none."""
-    attack_scale: float | None = None
-    """The attack's own strength: the scale of updates (backdoor, dba, sign-flip), the deviation
-    of noise, the factor of trim, the deviations of trim-partial, the z of lie."""
-    rounds: int = 200
-    """T: rounds of training."""
-    batch_size: int = 32
-    learning_rate: float = 0.1
-    optimizer: str = "sgd"
-    """sgd, momentum or adam, at the server: it turns mean updates into steps."""
-    l2: float = 0.0
-    """λ of L2 regularisation."""
     partition: str = "fang"
-    """Who holds what: iid, fang, dirichlet or subject."""
+    """How the data are divided among peers: iid, fang, dirichlet or subject."""
     degree: float = 0.5
     """The degree of fang (0.1 is iid for 10 classes), or α of dirichlet."""
     seed: int = 0
+    """The seed of data, weights and minibatches."""
+
+    peers: int = 20
+    """n: how many peers train together."""
+    malicious: int = 0
+    """How many peers attack, are found, and are removed."""
+    accused: int = 0
+    """How many honest peers are removed with them by mistake."""
+    leavers: int = 0
+    """How many honest peers leave, instead of malicious ones."""
+    undetected: int = 0
+    """How many more peers attack, are not found, and stay."""
+    attack: str = "backdoor"
+    """What attackers do; bad-unlearn:ATTACK waits for the recovery, and then does ATTACK."""
+    attack_scale: float | None = None
+    """The attack's own strength: the scale of updates (backdoor, dba, sign-flip), the deviation
+    of noise, the factor of trim, the deviations of trim-partial, the z of lie."""
+
+    rounds: int = 200
+    """T: rounds of training."""
+    batch_size: int = 32
+    """Samples in a peer's minibatch."""
+    learning_rate: float = 0.1
+    """The learning rate of the optimizer."""
+    optimizer: str = "sgd"
+    """sgd, momentum or adam: turns mean updates into steps."""
+    l2: float = 0.0
+    """λ of L2 regularisation."""
+    bound: float = 10.0
+    """The public L2 bound of an update."""
+
     methods: tuple[str, ...] = BASELINES
-    """Which recovery methods to run."""
-    clear: bool = False
-    """Skip dealing and opening; the numbers are the same."""
+    """The recovery methods to run."""
     preparation: int | None = None
-    """T_p; 25, or an eighth of a run shorter than 200 rounds."""
+    """T_p: exact rounds at the start; by default 25, or an eighth of a run shorter than 200."""
     period: int = 30
-    """T_r."""
+    """T_r: of the rounds between those at the start and the end, one in this many is exact."""
     final: int | None = None
-    """T_f; 25, or an eighth of a run shorter than 200 rounds."""
+    """T_f: exact rounds at the end; by default 25, or an eighth of a run shorter than 200."""
     buffer: int = 4
-    """s."""
+    """s: how many curvature pairs are kept."""
     open_pairs: bool = False
     """Open the curvature pairs, so that curvature is computed locally."""
     block: int | None = None
-    """k: so many estimated rounds are opened as one; 5 after SGD with shared pairs, else 1."""
+    """k: how many estimated rounds are opened as one sum; by default 5 after plain SGD with shared
+    pairs, else 1."""
     accelerated_rounds: int = 50
     """Rounds of accelerated retraining."""
-    colluders: int | None = None
-    """So many peers together learn nothing; a third of the peers if not said."""
-    dropouts: int | None = None
-    """So many may be absent or removed; 30% of the peers, or the removed ones if more."""
-    liars: int | None = None
-    """So many may send wrong shares; one in 40 if not said."""
-    absent: int = 0
-    """So many of the kept peers do not answer while the model is recovered."""
-    lying: int = 0
-    """So many of them send wrong shares meanwhile."""
-    budget_gb: float = 16.0
-    """How much history may take on disk, in GB."""
-    bound: float = 10.0
-    """The public L2 bound of an update."""
     accept_differencing: bool = False
-    """Remove fewer honest leavers than hide each other's updates."""
+    """Remove leavers even if they are too few to hide each other's updates."""
+
+    clear: bool = False
+    """Skip dealing and opening: the same numbers, faster."""
+    colluders: int | None = None
+    """How many peers together learn nothing; by default a third of all."""
+    dropouts: int | None = None
+    """How many peers may be absent or removed; by default 30%, or the removed ones if more."""
+    liars: int | None = None
+    """How many peers may send wrong shares; by default one in 40."""
+    absent: int = 0
+    """How many of the kept peers do not answer during recovery."""
+    lying: int = 0
+    """How many of the kept peers send wrong shares during recovery."""
+    budget_gb: float = 16.0
+    """How much the history may take on disk, in GB."""
 
     def __post_init__(self) -> None:
         counts = ("malicious", "undetected", "accused", "leavers", "absent", "lying", "seed")
@@ -143,38 +152,21 @@ class Config:
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> Self:
-        """Make a config of these values; a key that does not exist is refused."""
-        known = {f.name: f for f in fields(cls)}
-        values = dict(values)
-        if isinstance(values.get("methods"), str):
-            values["methods"] = [name.strip() for name in values["methods"].split(",")]
-        for key, value in values.items():
-            if key not in known:
-                nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-                hint = (
-                    f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-                )
-                raise PlanError(f"there is no setting called {key!r}; {hint}")
-            _check_type(key, value, known[key].type)
-        if "methods" in values:
-            values["methods"] = tuple(values["methods"])
-        return cls(**values)
+        """Return the config of these values; an unknown key or a wrong type is refused."""
+        if isinstance(names := values.get("methods"), str):
+            names = [name.strip() for name in names.split(",")]
+            values = {**values, "methods": [name for name in names if name]}
+        return decode(cls, values, PlanError)
 
     @classmethod
     def from_toml(cls, path: Path, overrides: dict[str, Any] | None = None) -> Self:
         """Read a TOML file of flat keys, with `-` or `_`; overrides win."""
-        try:
-            text = path.read_text()
-            values = tomllib.loads(text)
-        except OSError as error:
-            raise PlanError(f"{path} cannot be read: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise PlanError(f"{path} is not TOML: {error}") from error
-        flat = {key.replace("-", "_"): value for key, value in values.items()}
-        try:
-            return cls.from_values({**flat, **(overrides or {})})
-        except PlanError as error:
-            raise PlanError(f"{path}: {error}") from error
+        text = read_text(path, PlanError, missing="name a TOML file of settings")
+        with about(path, PlanError):
+            values = parse_toml(text, PlanError)
+            given = overrides or {}
+            kept = {k: value for k, value in values.items() if k.replace("-", "_") not in given}
+            return cls.from_values({**kept, **given})
 
     def with_seed(self, seed: int) -> "Config":
         """Return the same experiment with another seed."""
@@ -249,25 +241,3 @@ class Config:
     def evaluate_every(self) -> int:
         """Rounds between two points of a curve."""
         return max(1, self.rounds // EVALUATIONS)
-
-
-def _check_type(key: str, value: Any, hint: Any) -> None:
-    """Refuse a value of a type that the setting cannot have."""
-    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    if not any(_is_a(value, kind) for kind in kinds):
-        raise PlanError(f"{key} must be {' or '.join(map(_named, kinds))}, got {value!r}")
-
-
-def _named(kind: Any) -> str:
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    return names.get(kind, "left out" if kind is type(None) else "a list of texts")
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if get_origin(kind) is tuple:
-        return isinstance(value, list | tuple) and all(isinstance(x, str) for x in value)
-    return isinstance(value, kind)

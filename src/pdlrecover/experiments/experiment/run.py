@@ -39,7 +39,7 @@ from pdlrecover.experiments.experiment.result import (
     read_result,
 )
 from pdlrecover.experiments.experiment.world import World, build, measure
-from pdlrecover.files import write_whole
+from pdlrecover.files import read_json, write_json
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.methods import OURS, REFERENCE, Settings, entry_of, parse
 from pdlrecover.recovery.requests import Vector
@@ -203,10 +203,7 @@ def stored(config: Config, out: Path) -> Result | None:
     path = out / "result.json"
     if not path.exists():
         return None
-    try:
-        record = json.loads(path.read_text())
-    except ValueError as error:
-        raise HistoryError(f"{path} is damaged: {error}; delete it to run again") from error
+    record = read_json(path, HistoryError, damaged="delete it to run again")
     if not isinstance(record, dict):
         raise HistoryError(f"{path} is no result; delete it to run again")
     if record.get("format") != FORMAT:
@@ -240,8 +237,8 @@ def _digest(record: dict[str, object]) -> str:
 
 def _write(out: Path, result: Result) -> Result:
     record = as_record(result)
-    text = json.dumps({**record, "digest": _digest(record)}, indent=1)
-    write_whole(out / "result.json", text)
+    record["digest"] = _digest(record)
+    write_json(out / "result.json", record, HistoryError, indent=1)
     return result
 
 

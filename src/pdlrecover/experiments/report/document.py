@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from pdlrecover.decode import decode
 from pdlrecover.engines.ledger import Openings
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.decode import built
 
+Number = float | int
+"""Both are named, so that a whole number that is read stays one."""
 Cell = str | float | int | None
 Row = dict[str, Cell]
 """A table's row, by the keys of its columns."""
@@ -22,9 +24,9 @@ class Series:
     """One line of a figure."""
 
     name: str
-    x: list[float]
-    y: list[float | None]
-    spread: list[float | None] | None = None
+    x: list[Number]
+    y: list[Number | None]
+    spread: list[Number | None] | None = None
     """Half the width of the band around it: the standard deviation over seeds."""
     points: bool = False
     """Draw separate points, not a line."""
@@ -145,7 +147,7 @@ class Document:
         tables = record.get("tables")
         if isinstance(tables, list):
             record = {**record, "tables": [_keyed(table) for table in tables]}
-        return built(cls, record)
+        return decode(cls, record, RecordError)
 
 
 def _keyed(table: Any) -> Any:

@@ -26,6 +26,7 @@ from pdlrecover.experiments.report.document import Cell, Column, Document, Fact,
 from pdlrecover.experiments.report.figures import config, page_chart, runtime
 from pdlrecover.experiments.report.ledger import picture
 from pdlrecover.experiments.report.palette import is_ours, style
+from pdlrecover.files import make_folder, write_whole
 
 SCRIPTS = ("chart.js", "table.js", "page.js")
 SEVERAL = "PDLRecover report"
@@ -41,11 +42,8 @@ HELD = 5
 def write_report(documents: Sequence[Document], path: Path) -> Path:
     """Write the page of these documents; return where it is."""
     page = render(documents)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written: {error.strerror}") from error
+    make_folder(path.parent, RecordError)
+    write_whole(path, page, RecordError)
     return path
 
 

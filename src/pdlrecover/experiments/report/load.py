@@ -4,16 +4,15 @@ Rules: a folder stands for its `document.json`, else for its `result.json`, else
 in it. What cannot be read is said in one sentence that names the file.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.experiment.result import Result, read_result
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.report.simulation_document import documents_from_result
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
+from pdlrecover.files import read_json
 
 NAMES = ("document.json", "result.json")
 WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError)
@@ -28,7 +27,8 @@ def read_documents(paths: Sequence[Path]) -> list[Document]:
     results: list[Result] = []
     documents: list[Document] = []
     for file in [file for path in paths for file in _files(path)]:
-        record = _load(file)
+        found = read_json(file, RecordError, damaged="make it again, or leave it out")
+        record = found if isinstance(found, dict) else {}
         try:
             if {"methods", "config"} <= record.keys():
                 results.append(_checked_result(record))
@@ -64,17 +64,7 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _load(file: Path) -> dict[str, Any]:
-    try:
-        record: Any = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RecordError(f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise RecordError(f"{file} is damaged: {error}; make it again, or leave it out") from error
-    return record if isinstance(record, dict) else {}
-
-
-def _checked_result(record: dict[str, Any]) -> Result:
+def _checked_result(record: object) -> Result:
     """Return a result; raise if it is of another version, or has no method yet."""
     result = read_result(record)
     if not result.methods:

@@ -1,9 +1,8 @@
 """Arrays of one shape, one after the other in a file: appended to, and mapped when read.
 
 Rules: a record counts once all its bytes are there; what a failed write has left is overwritten by
-the next. A file that ends in the middle of a record is
-not read as if nothing had happened: opening it raises and says how many records are whole; `trim`
-cuts the rest away.
+the next. Opening a file that ends in the middle of a record raises and says how many records are
+whole; `trim` cuts the rest away.
 """
 
 import math
@@ -34,7 +33,7 @@ class ArrayLog:
 
     @staticmethod
     def trim(path: Path, shape: tuple[int, ...], dtype: DTypeLike, length: int) -> None:
-        """Cut a file down to so many records."""
+        """Cut a file down to `length` records."""
         size = length * np.dtype(dtype).itemsize * math.prod(shape)
         with path.open("r+b") as file:
             file.truncate(size)

@@ -22,6 +22,7 @@ import numpy as np
 
 from pdlrecover.errors import HistoryError
 from pdlrecover.field import Elements
+from pdlrecover.files import read_json, write_json
 from pdlrecover.history.plain.array_log import ArrayLog
 
 FORMAT = 1
@@ -45,6 +46,14 @@ class Layout:
     def bytes_per_round(self) -> int:
         """Return how much a round adds on disk."""
         return 8 * (self.parameters + len(self.cohorts) * int(np.prod(self.record)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DealtSums:
+    """What all peers hold of each cohort's sum in a round: only a sum store makes and reads it."""
+
+    values: Elements
+    """One row for each cohort: its clear sum, or a share for each peer."""
 
 
 class RunHistory:
@@ -76,11 +85,15 @@ class RunHistory:
         """How many rounds are whole: both their sums and the model they started from are there."""
         return min(len(self.sums), len(self.models))
 
-    def record(self, model: np.ndarray, sums: Elements) -> None:
-        """Append a round: the model it started from, and each cohort's sum."""
+    def record(self, model: np.ndarray, dealt: DealtSums) -> None:
+        """Append a round: the model it started from, and what is held of each cohort's sum."""
         self._align()
-        self.sums.append(sums)
+        self.sums.append(dealt.values)
         self.models.append(model)
+
+    def dealt(self, t: int) -> DealtSums:
+        """Return what was recorded of round t's sums, mapped from the file."""
+        return DealtSums(values=self.sums[t])
 
     def _align(self) -> None:
         """Drop the half of a round that an interruption has left."""
@@ -126,12 +139,9 @@ class RunHistory:
         path = self.folder / "layout.json"
         mine = json.loads(json.dumps({"format": FORMAT, **asdict(self.layout)}))
         if not path.exists():
-            path.write_text(json.dumps(mine))
+            write_json(path, mine, HistoryError)
             return
-        try:
-            found = json.loads(path.read_text())
-        except ValueError as error:
-            raise HistoryError(f"{path} is damaged: {error}; delete it and train again") from error
+        found = read_json(path, HistoryError, damaged="delete it and train again")
         if not isinstance(found, dict):
             raise HistoryError(f"{path} is no layout of a history; delete it and train again")
         for key, value in mine.items():

@@ -14,8 +14,9 @@ import os
 from cryptography.exceptions import InvalidTag
 
 from pdlrecover.errors import HistoryError
+from pdlrecover.files import write_whole
 from pdlrecover.history.sealed.chain import ChainState, Head, Manifest
-from pdlrecover.history.sealed.database import HEAD_FILE, Database, Reading, said, write_file
+from pdlrecover.history.sealed.database import HEAD_FILE, Database, Reading, said
 from pdlrecover.history.sealed.records import (
     CHECK,
     FORMAT,
@@ -145,7 +146,8 @@ def remembered_state(store: Database, sealer: Sealer) -> ChainState | None:
 def remember(store: Database, sealer: Sealer, state: ChainState) -> None:
     """Write the head file; the database has been written before."""
     try:
-        write_file(store.folder / HEAD_FILE, sealer.seal(HEAD, state.encoded()))
+        content = sealer.seal(HEAD, state.encoded())
+        write_whole(store.folder / HEAD_FILE, content, durable=True)
     except OSError as error:
         raise HistoryError(
             f"the head file in {store.folder} could not be written ({error.strerror}); the write "

@@ -230,10 +230,6 @@ class Vault:
         reduce_in_place(total, spare)
         return ShareSum(values=total, missing=tuple(missing), damaged=tuple(damaged))
 
-    def put_checkpoint(self, name: str, content: bytes, *, head: bool = True) -> None:
-        """Store bytes under a name: see `put_checkpoints`."""
-        self.put_checkpoints({name: content}, head=head)
-
     def put_checkpoints(
         self,
         contents: Mapping[str, bytes],

@@ -192,10 +192,10 @@ def test_files_that_make_no_sense_are_refused(tmp_path, old, new, message):
 
 
 def test_files_that_cannot_be_read_are_said(tmp_path):
-    with pytest.raises(MembershipError, match="is not there; name the federation file"):
+    with pytest.raises(MembershipError, match="does not exist; name the federation file"):
         load_federation(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(MembershipError, match="is not TOML"):
+    with pytest.raises(MembershipError, match=r"bad\.toml is not a text file"):
         load_federation(tmp_path / "bad.toml")
     for table in (*TABLES, "peers"):
         with pytest.raises(MembershipError, match=rf"{table} must be a table|is missing"):
@@ -266,8 +266,8 @@ CHANGES = {
 
 
 def test_every_value_is_among_the_changes():
-    kinds = {f.name: f for t, c in TABLES.items() for f in dataclasses.fields(c)}
-    assert kinds.keys() <= {path.split(".")[-1] for path in CHANGES}
+    kinds = {f.name for table in TABLES for f in dataclasses.fields(getattr(HEART, table))}
+    assert kinds <= {path.split(".")[-1] for path in CHANGES}
 
 
 @pytest.mark.parametrize("path", CHANGES)

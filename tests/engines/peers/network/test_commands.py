@@ -127,7 +127,7 @@ def test_evidence_is_checked_by_the_public_keys_alone(place):
     refused(run(*check, *map(str, files)), "not signed by peer 3")
     files[1].write_bytes(b"x")
     refused(run(*check, *map(str, files)), "b.bin is not an evidence file")
-    refused(run(*check, str(place / "nowhere.bin")), "nowhere.bin cannot be read")
+    refused(run(*check, str(place / "nowhere.bin")), "nowhere.bin does not exist")
 
 
 def test_missing_and_open_files_are_named_with_what_to_do(place):
@@ -191,7 +191,7 @@ def test_what_federate_cannot_read_is_named_with_its_file(place):
     for number, peer in enumerate(peers):
         (place / f"{peer.name}.txt").write_text(invite(peer, f"127.0.0.1:{7501 + number}"))
     good = [place / f"{peer.name}.txt" for peer in peers]
-    refused(federate(place / "nosuch" / "*.txt"), "nosuch/*.txt is not there")
+    refused(federate(place / "nosuch" / "*.txt"), "nosuch/*.txt does not exist")
     refused(federate(place / "ash"), "ash is a folder", "invitation.txt")
     (empty := place / "empty.txt").write_text("\n")
     refused(federate(*good, empty), "empty.txt is empty")
@@ -415,7 +415,10 @@ def test_a_removal_is_unknown_or_one_of_several(names, begins, words):
 
 def test_a_signatures_file_that_is_no_text_is_said(place):
     (place / "federation.signatures").write_text("pdlrecover", encoding="utf-16")
-    refused(run("peer", "sign", str(place / "federation.toml"), str(place / "ash")), "is no text")
+    refused(
+        run("peer", "sign", str(place / "federation.toml"), str(place / "ash")),
+        "is not a text file",
+    )
 
 
 def test_a_metrics_port_that_is_none_is_refused(place):

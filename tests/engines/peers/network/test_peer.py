@@ -1,7 +1,9 @@
 """Whole peers with real sockets and files, in one process."""
 
 import asyncio
+import errno
 import json
+import os
 import socket
 import threading
 
@@ -9,7 +11,6 @@ import numpy as np
 import pytest
 import whole_peers
 from loopback import free_addresses, until
-from safetensors import SafetensorError
 
 from pdlrecover.cli.peer_run import _lines
 from pdlrecover.engines.peers.operator import misconduct
@@ -439,12 +440,13 @@ def test_a_model_that_cannot_be_written_ends_the_peer_with_a_sentence(tmp_path, 
     session = lone.runs.trainer()
     session.driver.model = lone.runs._flat.initial
 
-    def full(tensors, path):
-        raise SafetensorError("I/O error: No space left on device")
+    def full(path, content, **how):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("safetensors.torch.save_file", full)
+    monkeypatch.setattr("pdlrecover.files.write_new", full)
     with pytest.raises(HistoryError, match="No space left on device; it is safe in the history"):
         lone.runs.write_trained(session)
+    assert not list(lone.folder.glob("trained*"))
     lone.runs.store.close()
 
 

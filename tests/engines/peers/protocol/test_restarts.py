@@ -12,6 +12,7 @@ from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.engines.peers.protocol.effects import Compute
 from pdlrecover.engines.peers.protocol.messages import Dealing, Proposal, SubSecret, Vote, choice_of
 from pdlrecover.engines.peers.protocol.states import StepState
+from pdlrecover.field import F61
 
 TOLERANCE = Tolerance(colluders=1, dropouts=2)
 NEEDS_FOUR = Tolerance(colluders=1, dropouts=1)
@@ -61,8 +62,7 @@ def differing(session):
         task = session.task
         integers = task.compute()
         integers[0] += 1
-        elements = integers + ((integers >> 63) & ((1 << 61) - 1))
-        return dealing.deal_vector(task.kind, elements, job.binding, job.seed)
+        return dealing.deal_vector(task.kind, F61.from_signed(integers), job.binding, job.seed)
 
     return deal
 

@@ -7,73 +7,90 @@
     address = "hospital-a.example.org:7400"
     signing = "…"  sealing = "…"  certificate = '''…'''
 
-Rules: a key that does not exist is refused with the nearest that does; so is a value of the wrong
-type, and a key that is missing. Settings may be written with `-` or `_`. Garbage raises
-`MembershipError`, and so does a file that makes sense and cannot be.
+Rules: an unknown key is refused with the nearest known one; so is a value of the wrong type, and a
+missing key. Keys may be written with `-` or `_`. Garbage raises `MembershipError`, and so does a
+file that can be read and makes no sense.
 """
 
 import base64
 import binascii
-import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from pdlrecover.decode import decode, parse_toml, shown, toml_table
 from pdlrecover.engines.peers.federation.membership import FORMAT, Membership
 from pdlrecover.engines.peers.federation.plan import Model, Recovery, Training
 from pdlrecover.engines.peers.identity.member import Member
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
-from pdlrecover.engines.peers.tables import as_toml, check_keys, read_table, shown
 from pdlrecover.errors import MembershipError
+from pdlrecover.files import about, read_text
 from pdlrecover.sharing import Tolerance
 
-TABLES: dict[str, type] = {
-    "tolerance": Tolerance,
-    "model": Model,
-    "training": Training,
-    "recovery": Recovery,
-    "deadlines": Deadlines,
-}
-_OPTIONAL = ("recovery", "deadlines")
-_PEER = ("address", "signing", "sealing", "certificate")
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The federation file without its peers."""
+
+    format: int = FORMAT
+    name: str
+    tolerance: Tolerance
+    model: Model
+    training: Training
+    recovery: Recovery = field(default_factory=Recovery)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+
+
+TABLES = tuple(key.name for key in fields(Plan) if key.name not in ("format", "name"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A peer's table."""
+
+    address: str
+    signing: str
+    """The public key that it signs with, in base64."""
+    sealing: str
+    """The public key that others seal messages to it with, in base64."""
+    certificate: str
+    """Its TLS certificate, in PEM."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederationFile(Plan):
+    """The whole file."""
+
+    peers: dict[str, Entry]
+
+
+File = TypeVar("File", bound=Plan)
 
 
 def read_federation(text: str) -> Membership:
     """Return the membership that a federation file says."""
-    values = _values(text)
-    agreed = _agreed(values, ("peers", *TABLES))
-    peers = tuple(_peer(name, peer) for name, peer in values["peers"].items())
-    return Membership(peers=peers, **agreed)
+    file = _read(FederationFile, parse_toml(text, MembershipError))
+    return Membership(peers=tuple(_peer(*item) for item in file.peers.items()), **_agreed(file))
 
 
 def found_federation(plan: str, invitations: Iterable[str]) -> Membership:
     """Return the federation of those who were invited, by a plan: such a file without peers."""
-    values = _values(plan)
+    values = parse_toml(plan, MembershipError)
     if "peers" in values:
         raise MembershipError("the plan has peers already: leave [peers] to the invitations")
-    return Membership.invited(invitations, **_agreed({"format": FORMAT, **values}, tuple(TABLES)))
+    return Membership.invited(invitations, **_agreed(_read(Plan, {"format": FORMAT, **values})))
 
 
 def load_federation(path: Path) -> Membership:
     """Read a federation file."""
-    try:
-        return read_federation(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise MembershipError(
-            f"{path} is not there; name the federation file, which `pdlrecover peer federate` makes"
-        ) from error
-    except IsADirectoryError as error:
-        raise MembershipError(f"{path} is a folder; name the federation file") from error
-    except OSError as error:
-        raise MembershipError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise MembershipError(f"{path} is not TOML: {error}") from error
-    except MembershipError as error:
-        raise MembershipError(f"{path}: {error}") from error
+    missing = "name the federation file, which `pdlrecover peer federate` makes"
+    text = read_text(path, MembershipError, missing=missing)
+    with about(path, MembershipError):
+        return read_federation(text)
 
 
 def write_federation(membership: Membership) -> str:
@@ -83,12 +100,8 @@ def write_federation(membership: Membership) -> str:
         f"format = {FORMAT}",
         f'name = "{membership.name}"',
     ]
-    for name, kind in TABLES.items():
-        lines += ["", f"[{name}]"]
-        table = getattr(membership, name)
-        for key in fields(kind):
-            value = getattr(table, key.name)
-            lines.append(f"# {key.name} =" if value is None else f"{key.name} = {as_toml(value)}")
+    for name in TABLES:
+        lines += toml_table(name, getattr(membership, name))
     for peer in membership.peers:
         lines += [
             "",
@@ -101,52 +114,28 @@ def write_federation(membership: Membership) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _values(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MembershipError(f"this is not TOML: {error}") from error
-
-
-def _agreed(values: Mapping[str, Any], needed: tuple[str, ...]) -> dict[str, Any]:
-    """Return the name and the tables, checked."""
-    check_keys(values, ("format", "name", *TABLES, "peers"), "")
+def _read(kind: type[File], values: dict[str, Any]) -> File:
+    """Return what a file says, once its format is known to be this one."""
     if type(found := values.get("format")) is not int or found != FORMAT:
         raise MembershipError(
-            f"this file must say format = {FORMAT}, got {shown(found)}; use the same "
-            "version of the program everywhere"
+            f"this file must say format = {FORMAT}, got {shown(found)}; use the same version of "
+            "the program everywhere"
         )
-    if "name" not in values:
-        raise MembershipError("name is missing")
-    if not isinstance(values["name"], str):
-        raise MembershipError(f"name must be a text, got {shown(values['name'])}")
-    for name in needed:
-        if name not in _OPTIONAL and name not in values:
-            raise MembershipError(f"the table [{name}] is missing")
-        if not isinstance(values.get(name, {}), dict):
-            raise MembershipError(f"{name} must be a table, got {shown(values[name])}")
-    tables: dict[str, Any] = {
-        name: read_table(kind, values.get(name, {}), name) for name, kind in TABLES.items()
-    }
-    return {"name": values["name"], **tables}
+    return decode(kind, values, MembershipError)
 
 
-def _peer(name: str, values: Any) -> Member:
+def _agreed(plan: Plan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in ("name", *TABLES)}
+
+
+def _peer(name: str, entry: Entry) -> Member:
     path = f"peers.{name}"
-    if not isinstance(values, dict):
-        raise MembershipError(f"{path} must be a table, got {shown(values)}")
-    check_keys(values, _PEER, path)
-    for key in _PEER:
-        if key not in values:
-            raise MembershipError(f"{path}.{key} is missing")
-        if not isinstance(values[key], str):
-            raise MembershipError(f"{path}.{key} must be a text, got {shown(values[key])}")
     return Member(
         name=name,
-        address=values["address"],
-        signing=_decoded(values["signing"], f"{path}.signing"),
-        sealing=_decoded(values["sealing"], f"{path}.sealing"),
-        certificate=_certificate(values["certificate"], f"{path}.certificate"),
+        address=entry.address,
+        signing=_decoded(entry.signing, f"{path}.signing"),
+        sealing=_decoded(entry.sealing, f"{path}.sealing"),
+        certificate=_certificate(entry.certificate, f"{path}.certificate"),
     )
 
 

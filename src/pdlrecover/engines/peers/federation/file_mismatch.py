@@ -21,7 +21,7 @@ from pdlrecover.errors import CodecError
 
 AGAIN = 30.0
 MOST = 8
-"""So many differences are told."""
+"""How many differences are reported."""
 
 
 class Disagreement:
@@ -31,7 +31,7 @@ class Disagreement:
         """`run_context` is everybody, with the run `NOTHING`."""
         self._context = context
         self._facts = json.dumps(membership.facts())
-        self._told_at: dict[int, float] = {}
+        self._answered_at: dict[int, float] = {}
         self._heard: dict[int, bytes] = {}
         self.found: dict[int, list[str]] = {}
         """By peer: where its file differs from this peer's."""
@@ -51,8 +51,8 @@ class Disagreement:
         if header.sender != source or not signed:
             return [Blame(peer=source, what="sent a forged message of another federation")]
         effects: list[Send | Blame | Note] = []
-        if now >= self._told_at.get(source, -AGAIN) + AGAIN:
-            self._told_at[source] = now
+        if now >= self._answered_at.get(source, -AGAIN) + AGAIN:
+            self._answered_at[source] = now
             place = self._context.place(0, NOTHING, NOTHING, 0)
             effects.append(self._context.send(place, Terms(facts=self._facts.encode()), source))
         if isinstance(envelope.body, Terms) and self._heard.get(source) != header.federation:

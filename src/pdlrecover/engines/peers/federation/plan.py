@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import asdict, dataclass
 
+from pdlrecover.decode import decode
 from pdlrecover.errors import MembershipError, PDLRecoverError
 from pdlrecover.learning.models import KNOWN
 from pdlrecover.recovery import optimizers
@@ -93,13 +94,13 @@ class Recovery:
     preparation: int | None = None
     """T_p: exact rounds at the start; 25, or an eighth of a run shorter than 200 rounds."""
     period: int = 30
-    """T_r: after the preparation, every so many-th round is exact."""
+    """T_r: of the rounds between preparation and end, one in this many is exact."""
     final: int | None = None
     """T_f: exact rounds at the end; as the preparation."""
     buffer: int = 4
     """s: how many pairs of curvature are kept."""
     block: int | None = None
-    """k: so many estimated rounds are opened as one; 5 after SGD, else 1."""
+    """k: how many estimated rounds are opened as one; by default 5 after SGD, else 1."""
     open_pairs: bool = False
     """Open the curvature pairs, so that curvature is computed locally."""
     min_removed: int = 2
@@ -116,10 +117,10 @@ class Recovery:
     @classmethod
     def heard(cls, told: str) -> "Recovery":
         """Return the settings that a line tells."""
-        return cls(**json.loads(told))
+        return decode(cls, json.loads(told), MembershipError, where="recovery")
 
     def options(self, rounds: int) -> Options:
-        """Return how PDLRecover is to run after so many rounds of training."""
+        """Return how PDLRecover runs after this number of training rounds."""
         short = max(2, min(25, rounds // 8))
         try:
             schedule = Schedule(

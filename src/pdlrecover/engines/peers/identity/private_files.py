@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pdlrecover.errors import IdentityError
+from pdlrecover.files import sync_folder, write_new
 
 MAX_BYTES = 1 << 16
 """No key is longer."""
@@ -25,13 +26,13 @@ def create_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
             for name, content in files.items():
-                _write(made / name, content)
-            _sync_folder(made)
+                write_new(made / name, content)
+            sync_folder(made)
             made.rename(folder)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
             raise
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
     except FileExistsError as error:
         raise _exists(folder) from error
     except OSError as error:
@@ -43,8 +44,8 @@ def create_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 def create_file(path: Path, content: bytes) -> None:
     """Write a new private file, in a folder that is there: a disk may have to be put in first."""
     try:
-        _write(path, content)
-        _sync_folder(path.parent)
+        write_new(path, content)
+        sync_folder(path.parent)
     except FileExistsError as error:
         raise _exists(path) from error
     except FileNotFoundError as error:
@@ -95,22 +96,6 @@ def _check(path: Path, status: os.stat_result, mode: str) -> None:
             f"{path} is open to other users (mode {stat.S_IMODE(status.st_mode):04o}); close it by "
             f"`chmod {mode} {path}`, and make new keys if others may have read it"
         )
-
-
-def _write(path: Path, content: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(fd, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(fd)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _exists(path: Path) -> IdentityError:

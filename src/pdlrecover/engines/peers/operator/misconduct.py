@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pdlrecover.engines.peers.protocol.contracts import Store
+from pdlrecover.files import write_whole
 
 LOG = logging.getLogger("pdlrecover.peer")
 KEPT_BLAMES = 200
@@ -90,7 +91,7 @@ class Misconduct:
                 return
             for i, part in enumerate(evidence):
                 name = f"{int(time.time())}-{self.counts['blames']}-peer-{peer}-{i}.bin"
-                (self._place / name).write_bytes(part)
+                write_whole(self._place / name, part)
         except OSError as error:
             LOG.warning("evidence cannot be written: %s", error.strerror)
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdlrecover.engines.encoding import Integers
 from pdlrecover.engines.peers.protocol.dealing import Dealt, Kind, deal_masks, deal_vector
 from pdlrecover.errors import LiarsError, MessageError
-from pdlrecover.field import F61, Elements
+from pdlrecover.field import F61, Elements, Integers
 from pdlrecover.sharing import DotShares, Opening, Scheme, Shares, dots_public, open_dots
 from pdlrecover.sharing import open_robust as open_vector
 
@@ -44,8 +43,7 @@ class FreshSum:
 
     def deal(self, binding: bytes, seed: bytes) -> Dealt:
         """Compute the update and deal it."""
-        integers = self.compute()
-        return deal_vector(self.kind, integers + ((integers >> 63) & F61.modulus), binding, seed)
+        return deal_vector(self.kind, F61.from_signed(self.compute()), binding, seed)
 
     def sub_secret(self, rows: dict[int, Elements]) -> Elements:
         """Add up the shares."""
@@ -175,5 +173,4 @@ def _opened(
         opening = opened(peers, np.stack([parts[peer] for peer in peers]))
     except LiarsError:
         return None
-    values = opening.values
-    return np.where(values > F61.modulus // 2, values - F61.modulus, values), opening.liars
+    return F61.to_signed(opening.values), opening.liars

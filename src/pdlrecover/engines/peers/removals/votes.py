@@ -44,7 +44,7 @@ from pdlrecover.engines.peers.protocol.messages import (
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.errors import CodecError, PlanError
 from pdlrecover.recovery import methods
-from pdlrecover.recovery.removal import check_company, check_differences, check_removal
+from pdlrecover.recovery.removal import check_differences, check_peers_in_sum, check_removal
 
 MAX_REMOVALS = 64
 """So many different proposals of one peer are looked at."""
@@ -256,7 +256,7 @@ class Removals:
             colluders=quorums.tolerance.colluders,
         )
         for present in set(self._rounds[: self._opened(proposal)]):
-            check_company(len(present.intersection(kept)), quorums.tolerance)
+            check_peers_in_sum(len(present.intersection(kept)), quorums.tolerance)
         if not removed or len(kept) < self.needed:
             raise PlanError(
                 f"a removal names at least one peer and leaves {self.needed} to approve it, got "

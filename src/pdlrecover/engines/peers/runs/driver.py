@@ -32,8 +32,8 @@ from pdlrecover.engines.peers.protocol.tasks import FreshSum, MaskedDots, Stored
 from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import PlanError
-from pdlrecover.field import F61, Elements, FixedPoint
-from pdlrecover.recovery.removal import check_company
+from pdlrecover.field import F61, Elements, FixedPoint, Integers
+from pdlrecover.recovery.removal import check_peers_in_sum
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
@@ -49,7 +49,7 @@ from pdlrecover.recovery.requests import (
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Shares
 
-Contribute = Callable[[int, Vector], encoding.Integers]
+Contribute = Callable[[int, Vector], Integers]
 
 
 class Driver:
@@ -92,7 +92,7 @@ class Driver:
         """By round: the step of its last fresh sum, and who dealt in it."""
         self._pairs: dict[int, Elements | None] = {}
         """By round: this peer's share of the pair, once it was used; the last few."""
-        self._decode: Callable[[encoding.Integers], Any] = lambda opened: opened
+        self._decode: Callable[[Integers], Any] = lambda opened: opened
         self._asked_round: int | None = None
 
     @property
@@ -126,7 +126,7 @@ class Driver:
                 answer = None
                 if self._observer:
                     self._observer(request)
-            elif isinstance(request, Dots) and not any(map(self._has_company, request.pairs)):
+            elif isinstance(request, Dots) and not any(map(self._enough_in_pair, request.pairs)):
                 answer = np.zeros((len(request.vectors), len(request.pairs)))
             else:
                 self._step += 1
@@ -188,7 +188,7 @@ class Driver:
     def _direction(self, request: Direction) -> Task:
         self._check_stored(request.rounds, "directions")
         for b in request.pairs:
-            self._check_company(len(self._both(b)), "directions")
+            self._check_peers_in_sum(len(self._both(b)), "directions")
         coefficients = encoding.encode_direction(self._code, request)
         kept, scale = set(self.context.peers), self._code.scale**2
         self._decode = lambda opened: encoding.decode_sum(self._code, opened, scale)
@@ -203,12 +203,12 @@ class Driver:
 
     def _dots(self, request: Dots) -> Task:
         encoded, scales = encoding.encode_vectors(self._code, request.vectors)
-        places = [i for i, b in enumerate(request.pairs) if self._has_company(b)]
+        places = [i for i, b in enumerate(request.pairs) if self._enough_in_pair(b)]
         pairs = tuple(request.pairs[i] for i in places)
         for b in pairs:
             self.participation.meet("dot products", len(self._both(b)))
 
-        def decode(opened: encoding.Integers) -> np.ndarray:
+        def decode(opened: Integers) -> np.ndarray:
             products = np.zeros((len(encoded), len(request.pairs)))
             shaped = opened.reshape(len(encoded), len(pairs))
             products[:, places] = encoding.decode_dots(self._code, shaped, scales)
@@ -259,10 +259,10 @@ class Driver:
     def _check_stored(self, rounds: Sequence[int], kind: str) -> None:
         """Check that the kept peers' stored sums of these rounds hide each of them."""
         for t in rounds:
-            self._check_company(len(self._dealers(t) & set(self.context.peers)), kind)
+            self._check_peers_in_sum(len(self._dealers(t) & set(self.context.peers)), kind)
 
-    def _check_company(self, size: int, kind: str) -> None:
-        check_company(size, self.context.scheme.quorums.tolerance)
+    def _check_peers_in_sum(self, size: int, kind: str) -> None:
+        check_peers_in_sum(size, self.context.scheme.quorums.tolerance)
         self.participation.meet(kind, size)
 
     def _both(self, b: int) -> set[int]:
@@ -271,7 +271,7 @@ class Driver:
             raise PlanError(f"there is no pair of round {b}: ask for its update first")
         return self._dealers(b) & self._fresh[b][1] & set(self.context.peers)
 
-    def _has_company(self, b: int) -> bool:
+    def _enough_in_pair(self, b: int) -> bool:
         """Say whether the pair of round b is over enough peers to hide each of them."""
         return len(self._both(b)) >= self.context.scheme.quorums.tolerance.colluders + 2
 

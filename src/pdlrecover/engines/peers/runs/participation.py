@@ -18,7 +18,7 @@ class PeerLedgerRecord(LedgerRecord):
 
 
 class Participation:
-    """Who dealt in a run, and the smallest and largest company in each kind of sum."""
+    """Who dealt in a run, and of how many peers, at least and at most, each kind of sum was."""
 
     def __init__(self) -> None:
         self.rounds = 0

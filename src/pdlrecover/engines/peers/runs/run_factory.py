@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-from safetensors import SafetensorError
 
 from pdlrecover.adversary import Attack
 from pdlrecover.engines.peers.federation.membership import Membership
@@ -21,7 +20,7 @@ from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.engines.peers.runs.run_session import RunSession
 from pdlrecover.errors import HistoryError, PlanError
-from pdlrecover.files import write_json
+from pdlrecover.files import write_json, write_whole
 from pdlrecover.learning import Dataset, FlatModel
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.methods import Settings
@@ -169,16 +168,15 @@ class RunFactory:
             "dealt": self.dealt(session),
             "ledger": asdict(driver.participation.record(driver.ledger)),
         }
-        part = self.folder / f"{name}.part"
+        content = safetensors.torch.save(tensors)
+        told["file_sha256"] = hashlib.sha256(content).hexdigest()
         try:
-            safetensors.torch.save_file(tensors, part)
-            told["file_sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
-            part.rename(self.folder / f"{name}.safetensors")
+            write_whole(self.folder / f"{name}.safetensors", content)
             write_json(self.folder / f"{name}.json", told)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             raise HistoryError(
-                f"the model could not be written to {self.folder}: {error}; it is safe in the "
-                "history; make room and start again, and it will be written"
+                f"the model could not be written to {self.folder}: {error.strerror}; it is safe in "
+                "the history; make room and start again, and it will be written"
             ) from error
 
 

@@ -1,0 +1,150 @@
+"""What peers deal in a round, computed in this one place for real and for simulated peers.
+
+    minibatch → poison → update → corrupt → weigh → clip → round, and the weight appended
+
+Rules:
+
+- What a peer deals is its clipped update and its weight, (gᵢ, αᵢ): d + 1 numbers, each rounded to
+  the fixed-point step. Only integers are added up, so the sums are exact, in any order.
+- Sums are returned as signed integers per group of peers: what FixedPoint.encode makes of every
+  peer's update, added modulo q, is the same number (a test holds that).
+- Attackers come to their attack in ascending order, with their places among all malicious peers,
+  whatever the order and the number of those asked.
+- A real peer computes for itself only, a simulation for many at once. Where updates are computed
+  peer by peer (`Updates.chunk` = 1), both come to the same bits.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdlrecover.adversary import Attack, Context, NoAttack, Phase
+from pdlrecover.errors import DataError
+from pdlrecover.field import FixedPoint, Integers
+from pdlrecover.learning import Batches, Updates, clip
+from pdlrecover.recovery.requests import Vector
+
+Peers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sides:
+    """Which rows of a round's minibatches are malicious peers', and which are not."""
+
+    bad: slice | Peers
+    good: slice | Peers
+    context: Context
+
+
+@dataclass(kw_only=True, eq=False)
+class Dealers:
+    """Some peers of a federation with their data, or all of them; numbered from 0 here."""
+
+    x: torch.Tensor
+    """All samples, (N, *shape)."""
+    y: torch.Tensor
+    batches: Batches
+    updates: Updates
+    malicious: tuple[int, ...] = ()
+    attack: Attack = field(default_factory=NoAttack)
+    federation_size: int | None = None
+    """How many peers' updates are added up at most: these, unless there are more elsewhere."""
+    fraction_bits: int = 20
+    room: Callable[[int, int], torch.Tensor] = torch.empty
+    """Returns where (peers, d) updates are written to."""
+    clipped: int = 0
+    """How many updates the L2 bound has shortened so far."""
+
+    def __post_init__(self) -> None:
+        classes = self.updates.model.classes
+        if len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < classes:
+            raise DataError(
+                f"labels must be whole numbers from 0 to {classes - 1}, which is what the model "
+                f"tells apart; got {int(self.y.min())} to {int(self.y.max())}"
+            )
+        self.code = FixedPoint(
+            peers=self.federation_size or self.peers,
+            bound=float(np.hypot(self.updates.bound, 1.0)),
+            length=self.updates.model.size + 1,
+            fraction_bits=self.fraction_bits,
+        )
+        self._malicious = np.zeros(self.peers, dtype=bool)
+        self._malicious[list(self.malicious)] = True
+        self._places = np.cumsum(self._malicious) - 1
+        self._weights = np.rint(self.updates.weights * self.code.scale).astype(np.int64)
+
+    @property
+    def peers(self) -> int:
+        """How many peers there are."""
+        return len(self.updates.weights)
+
+    def dealt(self, round: int, at: Vector, peers: Sequence[int], phase: Phase) -> torch.Tensor:
+        """Return what these peers deal at a model: clipped updates, before rounding."""
+        who = np.asarray(peers, dtype=np.int64)
+        x, y, sides = self._minibatches(round, at, who, phase)
+        room = self.room(len(who), self.updates.model.size)
+        if sides is None:
+            updates = self.updates.weighted(at, who, x, y, out=room)
+        else:
+            updates = self.updates.plain(at, x, y, out=room)
+            bad, good = sides.bad, sides.good
+            updates[bad] = self.attack.corrupt(updates[bad], updates[good], sides.context)
+            updates = self.updates.weigh(updates, who)
+        updates, clipped = clip(updates, self.updates.bound)
+        self.clipped += clipped
+        return updates
+
+    def sums(
+        self, round: int, at: Vector, groups: Sequence[Sequence[int]], phase: Phase = "training"
+    ) -> Integers:
+        """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
+        updates = self.dealt(round, at, [peer for group in groups for peer in group], phase)
+        out = np.empty((len(groups), self.code.length), dtype=np.int64)
+        start = 0
+        for row, group in zip(out, groups, strict=True):
+            row[:-1] = self._rounded_sum(updates[start : start + len(group)])
+            row[-1] = self._weights[list(group)].sum()
+            start += len(group)
+        return out
+
+    def _rounded_sum(self, updates: torch.Tensor) -> Integers:
+        """Return Σᵢ round(scale·updateᵢ), row by row, so that a row stays in the cache.
+
+        A clipped update has coordinates of at most scale·bound; as many as fit are added in int32.
+        """
+        scaled = torch.empty(updates.shape[1])
+        total = np.zeros(updates.shape[1], dtype=np.int64)
+        fit = int((2**31 - 1) / (self.code.scale * self.updates.bound + 1))
+        whole = torch.empty(updates.shape[1], dtype=torch.int32 if fit else torch.int64)
+        for start in range(0, len(updates), fit or 1):
+            some = torch.zeros_like(whole)
+            for update in updates[start : start + (fit or 1)]:
+                torch.mul(update, self.code.scale, out=scaled)
+                some += whole.copy_(scaled.round_())
+            total += some.numpy()
+        return total
+
+    def _minibatches(
+        self, round: int, at: Vector, who: Peers, phase: Phase
+    ) -> tuple[torch.Tensor, torch.Tensor, _Sides | None]:
+        """Return these peers' samples and labels, poisoned where they attack, and who does."""
+        x, y = self.batches.take(self.x, self.y, who, round)
+        if not self._malicious[who].any():
+            return x, y, None
+        order = np.argsort(who)
+        malicious = self._malicious[who[order]]
+        bad, good = _rows(order[malicious]), _rows(order[~malicious])
+        places = self._places[who[bad]].tolist()
+        context = Context.of(seed=self.batches.seed, round=round, w=at, places=places, phase=phase)
+        x[bad], y[bad] = self.attack.poison(x[bad], y[bad], context)
+        return x, y, _Sides(bad=bad, good=good, context=context)
+
+
+def _rows(numbers: Peers) -> slice | Peers:
+    """Return these rows as a slice where they are one ascending run: that copies nothing."""
+    first, last = (int(numbers[0]), int(numbers[-1])) if len(numbers) else (0, -1)
+    run = np.array_equal(numbers, np.arange(first, last + 1))
+    return slice(first, last + 1) if run else numbers
