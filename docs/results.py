@@ -80,11 +80,11 @@ def page(found: list[Document]) -> str:
 def markdown(table: Table) -> list[str]:
     """Return a table; of a long one only the rows of the main methods."""
     rows, note = table.rows, table.note
-    if len(rows) > LONGEST and "method" in table.columns:
-        place = table.columns.index("method")
+    if len(rows) > LONGEST and "method" in table.keys:
+        place = table.keys.index("method")
         rows = [row for row in rows if str(row[place]).split(":")[0] in JUDGED]
         note = f"{note} The rows of {', '.join(JUDGED)}; all are in the document.".strip()
-    lines = [f"| {' | '.join(table.columns)} |"]
+    lines = [f"| {' | '.join(table.headings)} |"]
     lines.append("|---" * len(table.columns) + "|")
     lines += [f"| {' | '.join('–' if c is None else str(c) for c in row)} |" for row in rows]
     if len(rows) > FOLDED:

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pdlrecover.experiments.analysis.promises import ACCURACY_MARGIN, BACKDOOR_MARGIN
+from pdlrecover.experiments.batch.run_numbers import read_runs
+from pdlrecover.experiments.experiment.result import Result, read_result
+from pdlrecover.experiments.report.document import Document
 from pdlrecover.recovery.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
@@ -98,8 +101,8 @@ def methods() -> list[str]:
     rows = [f"| method | {names} | exact rounds of 1000 |", "|---" * (len(DATASETS) + 2) + "|"]
     for method in dict.fromkeys(row["method"] for row in table):
         of = {row["dataset"]: row for row in table if row["method"] == method}
-        cells = [f"{_short(of[d], 'accuracy (%)')} / {_short(of[d], 'backdoor (%)')}" for d in of]
-        exact = sorted({round(row["exact rounds"]) for row in of.values()})
+        cells = [f"{_short(of[d], 'accuracy')} / {_short(of[d], 'backdoor')}" for d in of]
+        exact = sorted({round(row["exact_rounds"]) for row in of.values()})
         spent = f"{exact[0]}–{exact[-1]}" if len(exact) > 1 else str(exact[0])
         mark = "" if method == "poisoned" or METHODS[method].private else " *"
         rows.append(f"| {method}{mark} | {' | '.join(cells)} | {spent} |")
@@ -152,15 +155,16 @@ def verdict() -> list[str]:
     table = [r for r in document_table("attacks") if r["optimizer"] == "adam"]
     mine = [r for r in table if r["method"] == "auto"]
     near = [r for r in mine if r["attack"] in NEAR]
-    spent = [r["exact rounds"] for r in near]
+    spent = [r["exact_rounds"] for r in near]
     holding = {dataset: _holding(table, dataset) for dataset in DATASETS}
-    saved = [100 * (1 - r["exact rounds"] / holding[r["dataset"]]) for r in near]
+    saved = [100 * (1 - r["exact_rounds"] / holding[r["dataset"]]) for r in near]
     safe = max(r["allowed"] for r in mine)
     kept = {row["method"]: row for row in document_table("attacks", 0)}
-    adam, here, sgd = list(kept["auto"])[1:]
     each = ", ".join(f"{found:g} on {DATASETS[dataset]}" for dataset, found in holding.items())
     missed = [f"{r['attack']} on {DATASETS[r['dataset']]}" for r in mine if r["holds"] == "no"]
-    rival = kept[f"accelerated-retrain:rounds={safe}"]
+    rival, ours, plain = (
+        kept[name] for name in (f"accelerated-retrain:rounds={safe}", "auto", "pdlrecover")
+    )
     return [
         f"- **Gradients.** After a backdoor and after leavers `auto` needs {min(spent):.0f} to "
         f"{max(spent):.0f} exact rounds. Of the numbers tried, accelerated retraining needs "
@@ -168,11 +172,11 @@ def verdict() -> list[str]:
         f"- **Time and traffic.** Where gradients are cheap it saves neither: {_modelled(holding)}",
         f"- **After SGD with minibatches of two** and a backdoor, one seed: {_tiny()}.",
         f"- **Every attack.** Of all {len(mine)} pairs of an attack and a dataset `auto` keeps its "
-        f"promises in {kept['auto'][adam]}, measured by the {safe} rounds with which the rival "
-        f"keeps them in {rival[adam]} (missing: {', '.join(missed) or 'none'}); measured by the "
-        f"rival's best in each pair, in {kept['auto'][here]}; after SGD in {kept['auto'][sgd]}.",
-        f"- **Plain PDLRecover** keeps them in {kept['pdlrecover'][adam]} pairs after Adam and in "
-        f"{kept['pdlrecover'][sgd]} after SGD.",
+        f"promises in {ours['adam']}, measured by the {safe} rounds with which the rival "
+        f"keeps them in {rival['adam']} (missing: {', '.join(missed) or 'none'}); measured by the "
+        f"rival's best in each pair, in {ours['adam_here']}; after SGD in {ours['sgd']}.",
+        f"- **Plain PDLRecover** keeps them in {plain['adam']} pairs after Adam and in "
+        f"{plain['sgd']} after SGD.",
     ]
 
 
@@ -188,13 +192,13 @@ def _tiny() -> str:
         of = [row for row in table if row["dataset"] == dataset]
         (ours,) = (row for row in of if row["method"] == "auto")
         rival = [
-            row["exact rounds"]
+            row["exact_rounds"]
             for row in of
             if row["method"].startswith("accelerated-retrain") and _kept(row)
         ]
         missed = "" if _kept(ours) else " and misses"
         parts.append(
-            f"`auto` needs {ours['exact rounds']:g} exact rounds{missed} on {name}, the rival "
+            f"`auto` needs {ours['exact_rounds']:g} exact rounds{missed} on {name}, the rival "
             f"{min(rival):g}"
         )
     return "; ".join(parts)
@@ -202,7 +206,7 @@ def _tiny() -> str:
 
 def _kept(row: dict[str, Any]) -> bool:
     """Say whether a row of the frontier after a backdoor is within what is promised."""
-    lost, more = row["minus retrain (points)"], row["backdoor above retrain (points)"]
+    lost, more = row["minus_retrain"], row["above_retrain"]
     return bool(lost >= -100 * ACCURACY_MARGIN and more <= 100 * BACKDOOR_MARGIN)
 
 
@@ -211,7 +215,7 @@ def _modelled(holding: dict[str, float]) -> str:
     table = [r for r in document_table("frontier") if r["original"] == "Adam"]
     ours, theirs = (
         [
-            row["modelled seconds"]
+            row["modelled_seconds"]
             for row in table
             if row["method"] == (name or f"accelerated-retrain:rounds={holding[row['dataset']]:g}")
         ]
@@ -233,19 +237,18 @@ def _holding(table: list[dict[str, Any]], dataset: str) -> float:
             and row["dataset"] == dataset
             and row["attack"] in NEAR
         ):
-            held.setdefault(row["exact rounds"], []).append(row["holds"] == "yes")
+            held.setdefault(row["exact_rounds"], []).append(row["holds"] == "yes")
     return min(rounds for rounds, found in held.items() if all(found))
 
 
 def hours() -> list[str]:
     """Return what all runs of the reproductions took: each once, nothing that was copied."""
-    text = (RESULTS / "reproductions" / "runs.jsonl").read_text()
-    runs = [json.loads(line) for line in text.splitlines()]
+    runs = read_runs(RESULTS / "reproductions" / "runs.jsonl")
     spent = [
-        entry["seconds"]["processor"]
+        one.processor_seconds
         for run in runs
-        for entry in run["methods"].values()
-        if "borrowed_from" not in entry
+        for one in run.methods.values()
+        if one.borrowed_from is None
     ]
     return [
         f"In all {len(runs)} runs, with {len(spent)} trainings and recoveries that took "
@@ -257,20 +260,18 @@ def hours() -> list[str]:
 def _effort(row: dict[str, Any]) -> str:
     kept = "–" if row["remembered"] is None else f"{row['remembered']:.2f}"
     return (
-        f"{row['minus retrain (points)']:+.2f} / {kept} / {row['exact rounds']:g} / "
-        f"{row['MB sent per peer']:.0f}"
+        f"{row['minus_retrain']:+.2f} / {kept} / {row['exact_rounds']:g} / {row['megabytes']:.0f}"
     )
 
 
 def document_table(name: str, place: int = -1) -> list[dict[str, Any]]:
-    """Return the rows of one of a document's tables, by column; the last is the whole one."""
-    table = read(f"reproductions/{name}.json")["tables"][place]
-    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    """Return the rows of one of a document's tables, by key; the last is the whole one."""
+    return Document.from_record(read(f"reproductions/{name}.json")).tables[place].by_key()
 
 
-def _short(row: dict[str, Any], column: str) -> str:
+def _short(row: dict[str, Any], key: str) -> str:
     """Return a mean without its spread; it says if runs have diverged."""
-    mean, _, rest = ("–" if row[column] is None else str(row[column])).partition(" ")
+    mean, _, rest = ("–" if row[key] is None else str(row[key])).partition(" ")
     _, mark, runs = rest.partition("(diverged")
     return f"{mean} {mark}{runs}" if mark else mean
 
@@ -281,11 +282,10 @@ def shares() -> list[str]:
         f"{sum(found) / len(found):.2f} ({min(found):.2f}–{max(found):.2f})"
         for found in (
             [
-                r["methods"]["pdlrecover"]["seconds"]["total"]
-                / r["methods"]["retrain"]["seconds"]["total"]
-                for r in records
+                r.methods["pdlrecover"].seconds.total / r.methods["retrain"].seconds.total
+                for r in results
             ]
-            for records in _records("shares").values()
+            for results in _results("shares").values()
         )
     )
     return [
@@ -297,34 +297,36 @@ def shares() -> list[str]:
     ]
 
 
-def _records(mode: str) -> dict[str, list[dict[str, Any]]]:
+def _results(mode: str) -> dict[str, list[Result]]:
     found = {
-        dataset: [read(p) for p in sorted(RESULTS.glob(f"backdoor/{dataset}-{mode}-*.json"))]
+        dataset: [
+            read_result(read(path))
+            for path in sorted(RESULTS.glob(f"backdoor/{dataset}-{mode}-*.json"))
+        ]
         for dataset in DATASETS
     }
-    return {dataset: records for dataset, records in found.items() if records}
+    return {dataset: results for dataset, results in found.items() if results}
 
 
 def _seeds(mode: str) -> str:
-    seeds = sorted({record["seed"] for found in _records(mode).values() for record in found})
+    seeds = sorted({result.seed for found in _results(mode).values() for result in found})
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"mean of seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _by_method(mode: str) -> list[str]:
     """Return a row for every method: accuracy and backdoor on each dataset, and exact rounds."""
-    records = _records(mode)
-    names = " | ".join(DATASETS[dataset] for dataset in records)
-    rows = [f"| method | {names} | exact rounds of 1000 |", "|---" * (len(records) + 2) + "|"]
-    first = next(iter(records.values()))[0]
-    for method in first["methods"]:
+    results = _results(mode)
+    names = " | ".join(DATASETS[dataset] for dataset in results)
+    rows = [f"| method | {names} | exact rounds of 1000 |", "|---" * (len(results) + 2) + "|"]
+    first = next(iter(results.values()))[0]
+    for method in first.methods:
         cells = []
-        for found in records.values():
-            entries = [record["methods"][method] for record in found]
-            accuracy = mean([entry["accuracy"] for entry in entries])
-            success = mean([entry["attack_success"] for entry in entries])
+        for found in results.values():
+            every = [result.methods[method] for result in found]
+            accuracy = mean([one.accuracy for one in every])
+            success = mean([one.attack_success for one in every])
             cells.append(f"{accuracy:.1f} / {success:.1f}")
-        exact = first["methods"][method]["exact_rounds"]
-        rows.append(f"| {method} | {' | '.join(cells)} | {exact} |")
+        rows.append(f"| {method} | {' | '.join(cells)} | {first.methods[method].exact_rounds} |")
     return rows
 
 

@@ -12,6 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
 import pytest
+import simulated
 
 import pdlrecover
 from pdlrecover.adversary import ATTACKS
@@ -23,8 +24,8 @@ from pdlrecover.experiments.reproductions import Reproduction
 from pdlrecover.recovery.methods import METHODS
 
 PLAN = ["plan", "--peers", "200", "--colluders", "66", "--dropouts", "60", "--liars", "5"]
-EMPTY = {"config": {}, "versions": {}, "commit": None, "seed": 0, "methods": {}}
-"""A record of a run without any method."""
+EMPTY = simulated.result({})
+"""The result of a run without any method."""
 
 
 @dataclass
@@ -183,7 +184,8 @@ def test_reproduce_lists_what_it_knows():
 def test_full_and_quick_reproductions_are_not_mixed(tmp_path, flags, theirs):
     table = {"title": "a", "columns": [], "rows": [], "command": f"pdlrecover reproduce x{theirs}"}
     kept = tmp_path / "x.json"
-    kept.write_text(json.dumps({"name": "x", "tables": [table], "figures": []}))
+    record = {**Document(name="x", title="X", summary=[]).record(), "tables": [table]}
+    kept.write_text(json.dumps(record))
     before = kept.read_text()
     result = run("reproduce", "bound", "--out", str(tmp_path), *flags)
     assert result.returncode == 2

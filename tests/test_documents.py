@@ -3,11 +3,13 @@
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from simulated import columns
 
 from pdlrecover.experiments.report.document import Document, Figure, Series, Table
 from pdlrecover.recovery.methods import METHODS
@@ -56,12 +58,18 @@ def curves(*methods, top=0.9):
     return Document(name="figure-attack-curves", title="Curves", summary=[], figures=[figure])
 
 
+def script(name):
+    """Return a script of the documents as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     """Return the script that writes the page of results, at work in a folder of its own."""
-    spec = importlib.util.spec_from_file_location("results", ROOT / "docs" / "results.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("results")
     for name in ("DOCUMENTS", "FIGURES", "METHOD_PAGES"):
         monkeypatch.setattr(module, name, tmp_path / name)
     monkeypatch.setattr(module, "PAGE", tmp_path / "results.md")
@@ -124,7 +132,10 @@ def test_a_method_page_shows_its_figure_once_there_is_one(results):
 def test_a_long_table_is_folded_and_every_document_linked(results):
     def table(rows):
         return Table(
-            title=f"{rows} rows", columns=["n"], rows=[[n] for n in range(rows)], command=""
+            title=f"{rows} rows",
+            columns=columns("n"),
+            rows=[[n] for n in range(rows)],
+            command="",
         )
 
     found = Document(
@@ -137,3 +148,24 @@ def test_a_long_table_is_folded_and_every_document_linked(results):
     assert "**50 rows**\n\n| n |" in text
     folded = text.partition("<details><summary><b>51 rows</b> (51 rows)</summary>\n\n| n |")[2]
     assert "\n| 50 |\n\n</details>" in folded
+
+
+def test_tables_are_made_of_cells_by_key_and_of_their_numbers(tmp_path, monkeypatch):
+    tables = script("tables")
+    names = ("methods", "adam", "verdict", "hours", "shares")
+    before = {name: tables.TABLES[name]() for name in names}
+    shutil.copytree(ROOT / "results", tmp_path / "results")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "results")
+    for path in (tmp_path / "results" / "reproductions").glob("*.json"):
+        document = json.loads(path.read_text())
+        for table in document["tables"]:
+            for column in table["columns"]:
+                column["heading"] = "something else"
+        path.write_text(json.dumps(document))
+    assert {name: tables.TABLES[name]() for name in names} == before
+    path = tmp_path / "results" / "reproductions" / "table-3.json"
+    document = json.loads(path.read_text())
+    keys = [column["key"] for column in document["tables"][-1]["columns"]]
+    document["tables"][-1]["rows"][0][keys.index("accuracy")] = "12.3"
+    path.write_text(json.dumps(document))
+    assert tables.TABLES["methods"]() != before["methods"]

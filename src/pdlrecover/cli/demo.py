@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pdlrecover.cli.simulate import run_and_show
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.format import percent
 from pdlrecover.recovery.methods import OURS, REFERENCE
 
@@ -38,13 +38,12 @@ def demo(
         "are opened. Then the five are found out, and the others recover.\n"
     )
     result = run_and_show(DEMO, out, None)
-    before, after = result["methods"][POISONED], result["methods"][OURS]
-    retrain = result["methods"][REFERENCE]
-    share = after["exact_rounds"] / DEMO.rounds
+    before, after, retrain = (result.methods[n] for n in (POISONED, OURS, REFERENCE))
+    share = after.exact_rounds / DEMO.rounds
     console.print(
-        f"\nThe backdoor worked on {percent(before['attack_success'])} of the images, and on "
-        f"{percent(after['attack_success'])} after recovery. Accuracy is "
-        f"{percent(after['accuracy'])}, retraining from scratch gives "
-        f"{percent(retrain['accuracy'])}; recovery computed gradients in {percent(share)} of the "
+        f"\nThe backdoor worked on {percent(before.attack_success)} of the images, and on "
+        f"{percent(after.attack_success)} after recovery. Accuracy is "
+        f"{percent(after.accuracy)}, retraining from scratch gives "
+        f"{percent(retrain.accuracy)}; recovery computed gradients in {percent(share)} of the "
         "rounds, and no single peer's update was ever opened."
     )

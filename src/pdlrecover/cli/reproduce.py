@@ -21,7 +21,7 @@ from pdlrecover.errors import PDLRecoverError, PlanError, RecordError
 from pdlrecover.experiments.analysis.results import Results, origin
 from pdlrecover.experiments.batch.cache import Status, Watcher, cached, run_cells
 from pdlrecover.experiments.batch.run_numbers import add_runs
-from pdlrecover.experiments.experiment.run import Record
+from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.report.document import Document, Table
 from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
@@ -80,7 +80,7 @@ def reproduce(
             stopped = error
         for each, some in cells.items():
             live.update(Text(f"{each}: putting it together"))
-            found = [record for record in cached(some, cache) if record is not None]
+            found = [result for result in cached(some, cache) if result is not None]
             if len(found) < len(some) or (stopped and not some):
                 continue
             try:
@@ -122,13 +122,13 @@ def _watcher(name: str, live: Live, console: Console) -> Watcher:
     return watch
 
 
-def _documented(name: str, scale: Scale, records: list[Record], folder: Path) -> Document:
+def _documented(name: str, scale: Scale, results: list[Result], folder: Path) -> Document:
     """Make a document of its runs, and write both down."""
-    document = REPRODUCTIONS[name].document(scale, Results(records))
-    document = replace(document, note=document.note or origin(records))
+    document = REPRODUCTIONS[name].document(scale, Results(results))
+    document = replace(document, note=document.note or origin(results))
     _write(document, folder)
-    if records:
-        add_runs(records, folder)
+    if results:
+        add_runs(results, folder)
     return document
 
 
@@ -141,11 +141,12 @@ def _check_scale(folder: Path, scale: Scale) -> None:
     """Raise if the folder has a document of the other scale, which is not to be mixed with this."""
     for path in sorted(folder.glob("*.json")):
         try:
-            found = read_json(path, RecordError)
-            commands = [part["command"] for part in (*found["tables"], *found["figures"])]
-            small = {QUICK.flags.strip() in command.split() for command in commands}
-        except (ValueError, KeyError, TypeError, AttributeError):
+            found = Document.from_record(read_json(path, RecordError))
+        except (ValueError, AttributeError):
             continue  # it is no document
+        commands = [table.command for table in found.tables]
+        commands += [figure.command for figure in found.figures]
+        small = {QUICK.flags.strip() in command.split() for command in commands}
         if (scale is not QUICK) in small:
             theirs, mine = ("full", "quick") if scale is QUICK else ("quick", "full")
             raise PlanError(
@@ -169,7 +170,7 @@ def _print(document: Document, console: Console) -> None:
 def _grid(table: Table, width: int) -> Grid | None:
     """Return a table whose cells break only between words, or None if that is too wide."""
     rows = [["–" if cell is None else str(cell) for cell in row] for row in table.rows]
-    columns = [list(column) for column in zip(table.columns, *rows, strict=True)]
+    columns = [list(column) for column in zip(table.headings, *rows, strict=True)]
     least = [max(map(cell_len, " ".join(each).split()), default=0) for each in columns]
     most = [max(map(cell_len, each)) for each in columns]
     room = width + GAP - sum(each + GAP for each in least)
@@ -184,7 +185,7 @@ def _grid(table: Table, width: int) -> Grid | None:
         pad_edge=False,
         show_edge=False,
     )
-    for heading, low, high in zip(table.columns, least, most, strict=True):
+    for heading, low, high in zip(table.headings, least, most, strict=True):
         more = high - low if wanted <= room else (high - low) * room // wanted
         grid.add_column(Text(heading), width=low + more)
     for row in rows:

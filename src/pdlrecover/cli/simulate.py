@@ -19,6 +19,7 @@ from pdlrecover.cli.progress import Bars
 from pdlrecover.cli.tables import results_table
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.experiment.run import run
 from pdlrecover.experiments.report.figures import draw_curves
 from pdlrecover.experiments.report.html import write_report
@@ -103,7 +104,7 @@ def _with_options(command: Callable[..., None]) -> None:
 _with_options(simulate)
 
 
-def run_and_show(config: Config, out: Path, data_dir: Path | None) -> dict[str, Any]:
+def run_and_show(config: Config, out: Path, data_dir: Path | None) -> Result:
     """Run an experiment with progress, then print its table and say where everything is."""
     console = Console()
     say = partial(console.print, soft_wrap=True, markup=False, highlight=False)
@@ -117,8 +118,8 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> dict[str, 
         raise typer.Exit(INTERRUPTED) from None
     figure = draw_curves(result, out / "curves.svg")
     console.print(results_table(result))
-    if result.get("dataset_note"):
-        say(f"Note: {result['dataset_note']}.")
+    if result.dataset_note:
+        say(f"Note: {result.dataset_note}.")
     report = write_report(documents_from_result(result), out / "report.html")
     say(f"Report: {report}\nCurves: {figure}\nRecord: {out / 'result.json'}")
     return result

@@ -1,15 +1,14 @@
 """Results as tables in the terminal."""
 
-from typing import Any
-
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from pdlrecover.experiments.analysis.promises import above
 from pdlrecover.experiments.analysis.results import Mean
-from pdlrecover.experiments.analysis.seeds import SeedRuns
+from pdlrecover.experiments.analysis.seeds import SeedResults
 from pdlrecover.experiments.analysis.summary import divergences
+from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.report.format import percent, readable
 from pdlrecover.recovery.methods import OURS
 
@@ -18,29 +17,24 @@ CROWDED = 8
 """So many columns of numbers, beside the methods, stand closer together."""
 
 
-def results_table(result: dict[str, Any]) -> Table:
-    """Return what each method reached and what it cost, from a result record.
+def results_table(result: Result) -> Table:
+    """Return what each method reached and what it cost.
 
     Below it stands what is meant by remembered, and which methods diverged, if any did. It fits
     into 80 columns: where it is narrower still, or a method's name is long, names are folded and
     numbers are not cut.
     """
-    runs = SeedRuns([result])
+    runs = SeedResults([result])
     columns = _columns(runs)
     notes = [REMEMBERED] * ("remembered" in columns) + divergences(runs)
-    config = result["config"]
-    what = (
-        f"{config['malicious']} malicious"
-        if config["malicious"]
-        else f"{config['leavers']} leavers"
-    )
-    if config.get("undetected"):
-        what += f", {config['undetected']} undetected"
-    mode = "in the clear" if config["clear"] else "on shares"
+    config = result.config
+    what = f"{config.malicious} malicious" if config.malicious else f"{config.leavers} leavers"
+    if config.undetected:
+        what += f", {config.undetected} undetected"
+    mode = "in the clear" if config.clear else "on shares"
     table = Table(
         title=Text(
-            f"{config['dataset']}, {config['peers']} peers, {what}, {config['rounds']} rounds, "
-            f"{mode}"
+            f"{config.dataset}, {config.peers} peers, {what}, {config.rounds} rounds, {mode}"
         ),
         title_justify="left",
         caption=Text("\n".join(notes)) or None,
@@ -62,15 +56,15 @@ def results_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def _columns(runs: SeedRuns) -> dict[str, dict[str, str]]:
+def _columns(runs: SeedResults) -> dict[str, dict[str, str]]:
     """Return the columns by their headings, and in each what stands in the row of a method.
 
     The backdoor's columns are there if there is one, what is remembered if it is known, and the
     guard's if it asked for a round.
     """
-    entries = {name: runs[0]["methods"][name] for name in runs.methods}
-    success = {name: entry["attack_success"] for name, entry in entries.items()}
-    columns = {"acc.": {name: percent(e["accuracy"]) for name, e in entries.items()}}
+    entries = {name: runs[0].methods[name] for name in runs.methods}
+    success = {name: entry.attack_success for name, entry in entries.items()}
+    columns = {"acc.": {name: percent(e.accuracy) for name, e in entries.items()}}
     if any(value is not None for value in success.values()):
         columns["back\ndoor"] = {name: percent(success[name]) for name in entries}
         columns["above\nretrain"] = {
@@ -82,10 +76,10 @@ def _columns(runs: SeedRuns) -> dict[str, dict[str, str]]:
     columns["exact\nrounds"] = {
         name: _shown(runs.exact_rounds(name), 1, ",.0f") for name in entries
     }
-    if any(entry["fallback_rounds"] for entry in entries.values()):
-        columns["by\nguard"] = {n: str(e["fallback_rounds"]) for n, e in entries.items()}
+    if any(entry.fallback_rounds for entry in entries.values()):
+        columns["by\nguard"] = {n: str(e.fallback_rounds) for n, e in entries.items()}
     columns["time\n(s)"] = {name: _seconds(runs.seconds(name)) for name in entries}
-    columns["sent\nby each"] = {n: readable(e["bytes_per_peer"]) for n, e in entries.items()}
+    columns["sent\nby each"] = {n: readable(e.bytes_per_peer) for n, e in entries.items()}
     return columns
 
 

@@ -14,7 +14,7 @@ It is nothing but the list of the method's requests, added up. Openings are coun
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pdlrecover.engines.traffic import ELEMENT_BYTES, Traffic
@@ -33,6 +33,45 @@ from pdlrecover.recovery.requests import (
 
 PARTS = ("gradient", "dealing", "opening", "estimation")
 """What the seconds are split in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seconds:
+    """Where the time of a method went."""
+
+    gradient: float
+    dealing: float
+    opening: float
+    estimation: float
+    total: float
+    processor: float | None = None
+    """Of the total, what the processor spent on this process: other work on a machine is not in
+    it. None in records of versions that did not measure it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Openings:
+    """What a method opened of one kind."""
+
+    openings: int
+    numbers: int
+    of: str
+    """Of whom, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerRecord:
+    """A ledger added up."""
+
+    exact_rounds: int
+    fallback_rounds: int
+    gradient_evaluations: int
+    bytes_per_peer: int
+    individual_storage_bytes: int
+    """What a server would have to store of single peers' updates."""
+    liars: list[int]
+    opened: dict[str, Openings]
+    """By kind, in alphabetical order."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -106,25 +145,24 @@ class Ledger:
         self.numbers[kind] += numbers
         self.bytes_per_peer += size
 
-    def record(self) -> dict[str, Any]:
-        """Return the ledger for a result record."""
-        return {
-            "exact_rounds": self.exact_rounds,
-            "fallback_rounds": self.fallback_rounds,
-            "gradient_evaluations": self.gradient_evaluations,
-            "bytes_per_peer": self.bytes_per_peer,
-            "individual_storage_bytes": self.stored_bytes,
-            "liars": sorted(self.liars),
-            "seconds": self.split_seconds(),
-            "opened": {
-                kind: {
-                    "openings": self.openings[kind],
-                    "numbers": self.numbers[kind],
-                    "of": self._of(kind),
-                }
-                for kind in sorted(self.openings)
+    def totals(self) -> LedgerRecord:
+        """Add up what has been entered."""
+        return LedgerRecord(
+            exact_rounds=self.exact_rounds,
+            fallback_rounds=self.fallback_rounds,
+            gradient_evaluations=self.gradient_evaluations,
+            bytes_per_peer=self.bytes_per_peer,
+            individual_storage_bytes=self.stored_bytes,
+            liars=sorted(self.liars),
+            opened={
+                kind: Openings(openings=count, numbers=self.numbers[kind], of=self._of(kind))
+                for kind, count in sorted(self.openings.items())
             },
-        }
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Return the totals and the seconds as plain values, for JSON."""
+        return {**asdict(self.totals()), "seconds": asdict(self.split_seconds())}
 
     def _peers(self, of: str) -> int:
         return {"kept": self.kept, "removed": self.removed}.get(of, self.kept + self.removed)
@@ -138,7 +176,7 @@ class Ledger:
         }
         return special.get(kind, f"{self.kept} kept peers together")
 
-    def split_seconds(self) -> dict[str, float]:
+    def split_seconds(self) -> Seconds:
         """Return the seconds of every part, in all, and those of the processor."""
         total = sum(self.seconds.values())
-        return {**self.seconds, "total": total, "processor": self.processor_seconds}
+        return Seconds(**self.seconds, total=total, processor=self.processor_seconds)

@@ -1,16 +1,18 @@
 """What the page and the terminal say of a simulation's results."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from simulated import POISONED, entry, only, result
+from simulated import POISONED, entry, only, openings, result, seconds
 
 from pdlrecover.cli.tables import results_table
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results
+from pdlrecover.experiments.experiment.result import read_result
 from pdlrecover.experiments.report.html import render
 from pdlrecover.experiments.report.simulation_document import documents_from_result
 
@@ -18,9 +20,9 @@ RESULTS = Path(__file__).parents[3] / "results" / "backdoor"
 
 
 def columns(document):
-    """Return the columns of a document's table by their headings."""
+    """Return the columns of a document's table by their keys."""
     table = document.tables[0]
-    return dict(zip(table.columns, map(list, zip(*table.rows, strict=True)), strict=True))
+    return dict(zip(table.keys, map(list, zip(*table.rows, strict=True)), strict=True))
 
 
 def test_the_summary_says_what_the_numbers_say():
@@ -34,26 +36,23 @@ def test_the_summary_says_what_the_numbers_say():
 
 
 def test_the_committed_record_is_summed_up():
-    record = json.loads((RESULTS / "mnist-clear-0.json").read_text())
+    record = read_result(json.loads((RESULTS / "mnist-clear-0.json").read_text()))
     document = only(documents_from_result(record))
-    ours, theirs = (record["methods"][name]["accuracy"] for name in ("pdlrecover", "retrain"))
+    ours, theirs = (record.methods[name].accuracy for name in ("pdlrecover", "retrain"))
     told = f"reached {100 * ours:.1f}% against {100 * theirs:.1f}% of retraining"
     assert any(told in sentence for sentence in document.summary)
     assert any("stayed after fine-tune-k (99.1%)" in sentence for sentence in document.summary)
     assert [len(figure.series) for figure in document.figures] == [9, 9]
-    table = document.tables[0]
-    ours = dict(
-        zip(table.columns, next(r for r in table.rows if r[0] == "pdlrecover"), strict=True)
-    )
-    kept = record["methods"]["pdlrecover"]
-    assert ours["accuracy (%)"] == pytest.approx(100 * kept["accuracy"])
-    assert (ours["exact rounds"], ours["gradient evaluations"]) == (81, 81 * 160)
-    assert ours["MB sent per peer"] == pytest.approx(kept["bytes_per_peer"] / 1e6)
-    assert document.ledger["pdlrecover"] == kept["opened"]
+    (ours,) = [row for row in document.tables[0].by_key() if row["method"] == "pdlrecover"]
+    kept = record.methods["pdlrecover"]
+    assert ours["accuracy"] == pytest.approx(100 * kept.accuracy)
+    assert (ours["exact_rounds"], ours["gradient_evaluations"]) == (81, 81 * 160)
+    assert ours["megabytes"] == pytest.approx(kept.bytes_per_peer / 1e6)
+    assert document.ledger["pdlrecover"] == kept.opened
 
 
 def test_who_did_better_and_who_saw_single_updates_is_said():
-    seen = {"individual": {"openings": 320, "numbers": 2880, "of": "one peer"}}
+    seen = {"individual": openings(320, of="one peer")}
     rivals = {
         "auto": entry(0.96, 0.01, exact=1),
         "historical": entry(0.97, 0.9),
@@ -66,7 +65,7 @@ def test_who_did_better_and_who_saw_single_updates_is_said():
 
 
 def test_without_a_backdoor_there_is_no_word_of_one():
-    methods = {name: entry(each["accuracy"]) for name, each in POISONED.items()}
+    methods = {name: entry(each.accuracy) for name, each in POISONED.items()}
     document = only(documents_from_result(result(methods, malicious=0, leavers=3)))
     assert [figure.title for figure in document.figures] == ["Accuracy"]
     assert "backdoor" not in render([document]).split("<script")[0]
@@ -114,9 +113,7 @@ def test_a_method_that_diverged_is_said_to_have():
         "delta-grad diverged, and its numbers are of the last model it had come to: the update in "
         "row 3 is not finite."
     )
-    table = document.tables[0]
-    column = table.columns.index("diverged")
-    assert [row[column] for row in table.rows] == [None, None, None, "yes"]
+    assert columns(document)["diverged"] == [None, None, None, "yes"]
     both = {**wild, "delta-grad": entry(0.9, 0.0)}
     document = only(documents_from_result(result(both), result(wild, seed=1)))
     assert document.summary[-1].startswith("delta-grad diverged with seed 1, and")
@@ -131,11 +128,12 @@ def test_our_own_divergence_stands_beside_its_first_number():
 
 
 def test_the_terminal_says_what_diverged():
-    methods = {name: {**each, "remembered": None} for name, each in POISONED.items()}
+    methods = dict(POISONED)
     console = Console(width=100, record=True, file=StringIO())
     console.print(results_table(result(methods)))
     assert "diverged" not in console.export_text()
-    methods["pdlrecover"]["diverged"] = "[red]row 3[/red] is not finite"
+    wild = replace(methods["pdlrecover"], diverged="[red]row 3[/red] is not finite")
+    methods["pdlrecover"] = wild
     console.print(results_table(result(methods)))
     shown = " ".join(console.export_text().split())
     assert "pdlrecover diverged, and its numbers are of" in shown
@@ -164,7 +162,7 @@ def test_what_is_remembered_is_averaged_as_differences_not_as_ratios():
     page = columns(only(documents_from_result(*runs)))
     assert page["remembered"] == pytest.approx([1.0, 0.0, 0.04 / 0.13])
     assert page["remembered"][2] == Results(runs).remembered("pdlrecover").value
-    assert page["± remembered"][2] == Results(runs).remembered("pdlrecover").spread
+    assert page["remembered_spread"][2] == Results(runs).remembered("pdlrecover").spread
     assert "remembered" not in columns(only(documents_from_result(leaving(0, 0.01, 0.01))))
     assert "remembered" not in columns(only(documents_from_result(result(POISONED))))
 
@@ -172,11 +170,11 @@ def test_what_is_remembered_is_averaged_as_differences_not_as_ratios():
 def test_the_backdoor_stands_beside_that_of_retraining():
     runs = result(POISONED), result({**POISONED, "pdlrecover": entry(0.9, 0.034)}, seed=1)
     page = columns(only(documents_from_result(*runs)))
-    assert page["backdoor above retrain (points)"] == pytest.approx([98.2, 0.0, 1.1])
-    assert page["± backdoor above retrain (points)"][2] == pytest.approx(2**0.5)
+    assert page["attack_success_above_retrain"] == pytest.approx([98.2, 0.0, 1.1])
+    assert page["attack_success_above_retrain_spread"][2] == pytest.approx(2**0.5)
     alone = {name: each for name, each in POISONED.items() if name != "retrain"}
     for record in (leaving(0, 0.1, 0.1), result(alone)):
-        assert not any("above" in title for title in columns(only(documents_from_result(record))))
+        assert not any("above" in key for key in columns(only(documents_from_result(record))))
 
 
 def test_a_backdoor_stays_only_above_that_of_retraining():
@@ -203,7 +201,7 @@ def test_exact_rounds_are_the_work_of_the_kept_peers():
     record = result(methods, clear=True)
     document = only(documents_from_result(record))
     assert any("crab (96.0% with 16 exact rounds)" in sentence for sentence in document.summary)
-    assert columns(document)["exact rounds"] == [40, 40, 10, 16]
+    assert columns(document)["exact_rounds"] == [40, 40, 10, 16]
     assert shown(record)["crab"][4] == "16"
 
 
@@ -218,7 +216,7 @@ def shown(record, width=80):
 
 
 def test_the_terminals_table_fits_into_80_columns():
-    more = {"bytes_per_peer": 345_600_000_000, "seconds": {"total": 12_345.0}, "held_out_loss": 1.0}
+    more = {"bytes_per_peer": 345_600_000_000, "seconds": seconds(12_345.0), "held_out_loss": 1.0}
     methods = {
         name: entry(1.0, success, exact=1000, fallback_rounds=112, removed_loss=left, **more)
         for name, success, left in [
@@ -271,7 +269,7 @@ def test_a_model_whose_loss_is_absurd_has_diverged(loss):
 def test_a_loss_that_says_nothing_is_no_divergence(name, loss, settings):
     methods = {**POISONED, name: entry(0.17, 0.0, held_out_loss=loss, removed_loss=loss)}
     record = result(POISONED, **settings)
-    assert Results([{**record, "methods": methods}]).diverged(name) == [None]
+    assert Results([replace(record, methods=methods)]).diverged(name) == [None]
 
 
 def test_seeds_are_put_together_with_their_spread():
@@ -284,14 +282,14 @@ def test_seeds_are_put_together_with_their_spread():
     assert any(
         s.startswith("On average over 2 seeds, PDLRecover reached 89.4%") for s in document.summary
     )
-    assert document.ledger["pdlrecover"]["fresh sums"]["openings"] == 11
+    assert document.ledger["pdlrecover"]["fresh sums"].openings == 11
     assert len(documents_from_result(first, first)) == 2
     assert len(documents_from_result(first, result(other, rounds=41))) == 2
 
 
 def test_methods_that_are_not_done_are_named():
     record = result(dict(POISONED))
-    del record["methods"]["pdlrecover"]
+    del record.methods["pdlrecover"]
     document = only(documents_from_result(record))
     assert document.summary[-1] == "Not finished: pdlrecover."
     assert not document.facts

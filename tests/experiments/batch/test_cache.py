@@ -12,6 +12,7 @@ from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.batch import cache
 from pdlrecover.experiments.batch.cache import key_of, run_cells
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.result import as_record, read_result
 from pdlrecover.experiments.experiment.run import run
 from pdlrecover.files import alone
 from pdlrecover.recovery.methods import METHODS, MethodEntry
@@ -35,6 +36,70 @@ def test_the_key_is_of_the_config_without_its_methods_and_of_the_source(monkeypa
     assert key_of(TINY) != before
 
 
+SOURCE = '''"""What it is for."""
+
+from pdlrecover.recovery.agreement import norm
+import json
+
+LIMIT = 3
+"""How far."""
+
+
+def far(x):
+    """Say whether it is far."""
+    return norm(x) > LIMIT  # at last
+'''
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("What it is for.", "What it does."),
+        ("Say whether", "Tell whether"),
+        ("How far.", "The largest."),
+        ("  # at last", ""),
+        ("norm(x) > LIMIT", "(norm(x)\n        > LIMIT)"),
+        ("pdlrecover.recovery.agreement", "pdlrecover.norms"),
+        ("import json\n\nLIMIT", "\nimport json\nLIMIT"),
+    ],
+)
+def test_prose_form_and_place_are_not_in_the_key(before, after):
+    assert before in SOURCE
+    assert cache.code_of(SOURCE.replace(before, after)) == cache.code_of(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("LIMIT = 3", "LIMIT = 4"),
+        ("> LIMIT", ">= LIMIT"),
+        ("import norm", "import distance as norm"),
+        ("import json", "import numpy as json"),
+        ("LIMIT = 3", 'LIMIT = "3"'),
+    ],
+)
+def test_code_is_in_the_key(before, after):
+    assert before in SOURCE
+    assert cache.code_of(SOURCE.replace(before, after)) != cache.code_of(SOURCE)
+
+
+def test_a_moved_file_keeps_the_key(tmp_path, monkeypatch):
+    def digest(**files):
+        for path in tmp_path.glob("*"):
+            path.unlink()
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        monkeypatch.setattr(cache, "sources", lambda: sorted(files))
+        monkeypatch.setattr(pdlrecover, "__file__", str(tmp_path / "__init__.py"))
+        return cache.source_digest.__wrapped__()
+
+    before = digest(a=SOURCE, b="x = 1")
+    assert digest(z=SOURCE, b="x = 1") == before
+    assert digest(a=SOURCE, b='"""Doc."""\nx = 1') == before
+    assert digest(a=SOURCE, b="x = 2") != before
+    assert digest(a=SOURCE) != before
+
+
 def test_the_source_is_everything_that_a_run_loads():
     text = (
         "import sys, pdlrecover.experiments.experiment.run\n"
@@ -48,7 +113,7 @@ def test_the_source_is_everything_that_a_run_loads():
     harmless = {"errors.py", "files.py", "decode.py", "__init__.py", "experiments/__init__.py"}
     assert harmless < loaded
     assert loaded - harmless <= set(cache.sources())
-    own = ("config", "curve", "forgetting", "run", "world")
+    own = ("config", "curve", "forgetting", "result", "run", "world")
     assert {f"experiments/experiment/{name}.py" for name in own} <= loaded
 
 
@@ -58,9 +123,9 @@ def test_cells_run_once_and_broken_entries_again(tmp_path, monkeypatch):
     configs = [TINY, replace(TINY, seed=1), replace(TINY, seed=2)]
     more = replace(TINY, methods=("historical",))
     first = run_cells([*configs, more], tmp_path, watcher=seen.append)
-    assert [r["config"]["seed"] for r in first] == [0, 1, 2, 0]
-    assert list(first[0]["methods"]) == ["poisoned", "retrain"], "only what was asked for"
-    assert list(first[3]["methods"]) == ["poisoned", "historical"]
+    assert [r.config.seed for r in first] == [0, 1, 2, 0]
+    assert list(first[0].methods) == ["poisoned", "retrain"], "only what was asked for"
+    assert list(first[3].methods) == ["poisoned", "historical"]
     assert seen[-1].done == seen[-1].total == 3
 
     monkeypatch.setattr(cache, "_run_missing", lambda *a: pytest.fail("it is all there"))
@@ -68,11 +133,11 @@ def test_cells_run_once_and_broken_entries_again(tmp_path, monkeypatch):
     monkeypatch.undo()
     first.pop()
 
-    damaged = ("{", json.dumps({**first[1], "config": {}}), json.dumps([1]))
+    damaged = ("{", json.dumps({**as_record(first[1]), "config": {}}), json.dumps([1]))
     for config, damage in zip(configs, damaged, strict=True):
         (tmp_path / key_of(config) / "result.json").write_text(damage)
     for again, before in zip(run_cells(configs, tmp_path), first, strict=True):
-        assert again["methods"]["retrain"]["accuracy"] == before["methods"]["retrain"]["accuracy"]
+        assert again.methods["retrain"].accuracy == before.methods["retrain"].accuracy
 
 
 @pytest.mark.slow
@@ -82,7 +147,7 @@ def test_a_run_that_fails_stops_no_other(tmp_path):
         run_cells([lacking, TINY], tmp_path, data_dir=tmp_path)
     lost, found = cache.cached([lacking, TINY], tmp_path)
     assert lost is None
-    assert found["complete"]
+    assert found.complete
 
 
 def test_a_run_that_fails_loses_nothing(tmp_path, monkeypatch):
@@ -112,8 +177,8 @@ def test_a_mistake_in_a_method_deletes_nothing(tmp_path, monkeypatch, mistake):
     with pytest.raises(type(mistake)):
         cache._run_one(replace(quick, methods=("historical", "mistaken")), place, None)
     assert kept.stat().st_mtime_ns == before
-    left = json.loads((place / "result.json").read_text())
-    assert left["methods"]["historical"] == found["methods"]["historical"]
+    left = read_result(json.loads((place / "result.json").read_text()))
+    assert left.methods["historical"] == found.methods["historical"]
 
 
 @pytest.mark.parametrize("damaged", ["models/historical.npy", "history/layout.json", "result.json"])
@@ -135,7 +200,7 @@ def test_what_is_damaged_is_computed_again(tmp_path, damaged):
     again = cache._run_one(more, place, None)
     for name in ("poisoned", *more.methods):
         for key in ("accuracy", "curve", "distance_to_retrain"):
-            assert again["methods"][name][key] == whole["methods"][name][key]
+            assert getattr(again.methods[name], key) == getattr(whole.methods[name], key)
 
 
 def test_a_full_disk_deletes_nothing(tmp_path, monkeypatch):
@@ -154,7 +219,7 @@ def test_an_entry_is_trusted_as_it_was_written_and_no_other(tmp_path):
     place = tmp_path / key_of(quick)
     result = run(quick, place)
     assert cache.cached([quick], tmp_path) == [result]
-    changed = json.loads(json.dumps(result))
+    changed = as_record(result)
     changed["methods"]["historical"]["accuracy"] = None
     bare = {"config": quick.record(), "format": 1, "complete": True}
     for entry in (changed, {**bare, "methods": {"historical": {"accuracy": None}}}, bare):
@@ -172,7 +237,7 @@ def test_a_second_command_waits_for_a_cell_that_the_first_is_at(tmp_path):
                 second.result(timeout=1)
             assert not place.exists()
             first = run(TINY, place)
-        assert second.result() == json.loads(json.dumps(first))
+        assert second.result() == first
 
 
 @pytest.mark.slow
@@ -182,13 +247,13 @@ def test_what_is_borrowed_is_what_would_have_been_computed(tmp_path):
     left = replace(TINY, malicious=0, leavers=2, methods=methods)
     lent, borrowed = run_cells([left, attacked], tmp_path / "both", workers=1)
     (alone,) = run_cells([attacked], tmp_path / "alone", workers=1)
-    for name, entry in borrowed["methods"].items():
-        own = alone["methods"][name]
+    for name, entry in borrowed.methods.items():
+        own = alone.methods[name]
         for key in ("accuracy", "curve", "removed_loss", "remembered", "distance_to_retrain"):
-            assert entry[key] == own[key], (name, key)
-        assert entry.get("borrowed_from") == (key_of(left) if name in methods[:2] else None)
-        assert "borrowed_from" not in own
-    assert lent["methods"]["retrain"]["seconds"] == borrowed["methods"]["retrain"]["seconds"]
+            assert getattr(entry, key) == getattr(own, key), (name, key)
+        assert entry.borrowed_from == (key_of(left) if name in methods[:2] else None)
+        assert own.borrowed_from is None
+    assert lent.methods["retrain"].seconds == borrowed.methods["retrain"].seconds
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,44 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import simulated
 
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.batch.run_numbers import add_runs, read_runs
+from pdlrecover.experiments.experiment.result import as_record
+
+RUNS = Path(__file__).parents[3] / "results" / "reproductions" / "runs.jsonl"
 
 
 def record(seed, **methods):
-    config = {"seed": seed, "peers": 10, "methods": list(methods)}
-    return {"config": config, "versions": {"torch": "2"}, "methods": methods, "complete": True}
+    return simulated.result(methods, seed=seed)
 
 
 def entry(accuracy):
-    return {"accuracy": accuracy, "curve": {"round": [1]}, "seconds": {"total": 1 / 3}}
+    return simulated.entry(accuracy, seconds=simulated.seconds(1 / 3))
 
 
 def test_runs_are_kept_by_config_and_gain_methods(tmp_path):
     add_runs([record(0, retrain=entry(0.5)), record(1, retrain=entry(0.6))], tmp_path)
     path = add_runs([record(0, auto=entry(0.123456789)), record(1, retrain=entry(0.7))], tmp_path)
     zero, one = read_runs(path)
-    assert zero["methods"] == {
-        "retrain": {"accuracy": 0.5, "seconds": {"total": 0.333333}},
-        "auto": {"accuracy": 0.123457, "seconds": {"total": 0.333333}},
+    assert {name: method.accuracy for name, method in zero.methods.items()} == {
+        "retrain": 0.5,
+        "auto": 0.123457,
     }
-    assert one["methods"]["retrain"]["accuracy"] == 0.7
-    assert "methods" not in zero["config"]
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [zero, one]
+    assert {method.seconds.total for method in zero.methods.values()} == {0.333333}
+    assert one.methods["retrain"].accuracy == 0.7
+    assert "methods" not in zero.config
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines == [as_record(zero), as_record(one)]
+    assert not {"curve", "opened", "liars"} & lines[0]["methods"]["auto"].keys()
+
+
+def test_the_committed_runs_are_written_again_as_they_are():
+    text = RUNS.read_text()
+    assert "".join(f"{json.dumps(as_record(run))}\n" for run in read_runs(RUNS)) == text
 
 
 def test_a_damaged_file_of_runs_is_said_and_kept(tmp_path):
@@ -42,5 +54,5 @@ def test_two_commands_with_one_folder_lose_no_runs(tmp_path):
         for seed in range(80):
             pool.submit(add_runs, [record(seed, retrain=entry(0.5))], tmp_path)
     found = read_runs(tmp_path / "runs.jsonl")
-    assert sorted(run["config"]["seed"] for run in found) == list(range(80))
+    assert sorted(run.config["seed"] for run in found) == list(range(80))
     assert not list(tmp_path.glob("*.part"))

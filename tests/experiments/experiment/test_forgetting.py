@@ -1,15 +1,16 @@
 import numpy as np
 import pytest
+import simulated
 
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.forgetting import add_forgetting, losses, remembered
+from pdlrecover.experiments.experiment.forgetting import losses, remembered, with_forgetting
 from pdlrecover.experiments.experiment.run import run
 from pdlrecover.experiments.experiment.world import build
 from pdlrecover.learning import mean_loss
 
 
 def entry(held_out, removed, success=None):
-    return {"held_out_loss": held_out, "removed_loss": removed, "attack_success": success}
+    return simulated.entry(0.9, success, held_out_loss=held_out, removed_loss=removed)
 
 
 def test_the_original_is_one_and_retraining_is_zero():
@@ -27,11 +28,10 @@ def test_what_cannot_be_told_from_chance_is_not_given():
 
 def test_success_is_given_above_that_of_retraining():
     methods = {"poisoned": entry(1, 0, 0.9), "retrain": entry(1, 1, 0.25), "x": entry(1, 1, 0.5)}
-    add_forgetting(methods, "poisoned")
-    assert methods["x"]["attack_success_above_retrain"] == 0.25
+    assert with_forgetting(methods)["x"].attack_success_above_retrain == 0.25
     del methods["retrain"]
-    add_forgetting(methods, "poisoned")
-    assert methods["x"]["attack_success_above_retrain"] is methods["x"]["remembered"] is None
+    found = with_forgetting(methods)["x"]
+    assert found.attack_success_above_retrain is found.remembered is None
 
 
 @pytest.mark.slow
@@ -48,11 +48,11 @@ def test_fine_tuning_remembers_the_leavers_and_retraining_does_not(tmp_path):
         clear=True,
         methods=("retrain", "fine-tune-k"),
     )
-    methods = run(config, tmp_path)["methods"]
-    assert methods["poisoned"]["removed_loss"] < methods["poisoned"]["held_out_loss"]
-    assert methods["retrain"]["removed_loss"] > methods["retrain"]["held_out_loss"]
-    assert methods["fine-tune-k"]["remembered"] > 0.4
-    assert methods["retrain"]["remembered"] == 0
+    methods = run(config, tmp_path).methods
+    assert methods["poisoned"].removed_loss < methods["poisoned"].held_out_loss
+    assert methods["retrain"].removed_loss > methods["retrain"].held_out_loss
+    assert methods["fine-tune-k"].remembered > 0.4
+    assert methods["retrain"].remembered == 0
 
 
 def test_undetected_attackers_stay_and_accused_honest_ones_go():
@@ -81,6 +81,6 @@ def test_held_out_data_is_weighted_to_the_removed_peers_classes():
         for i in range(len(dataset.test_y))
     ]
     by_class = [np.mean(np.array(each)[dataset.test_y.numpy() == c]) for c in range(10)]
-    assert found["held_out_loss"] == pytest.approx(np.mean(np.array(by_class)[labels]), rel=1e-4)
+    assert found.held_out_loss == pytest.approx(np.mean(np.array(by_class)[labels]), rel=1e-4)
     plain = mean_loss(simulated_peers.updates.model, weights, dataset.test_x, dataset.test_y)
-    assert found["held_out_loss"] != pytest.approx(plain, rel=1e-3)
+    assert found.held_out_loss != pytest.approx(plain, rel=1e-3)

@@ -9,6 +9,7 @@ from pdlrecover.adversary import BadUnlearn, LittleIsEnough
 from pdlrecover.engines.ledger import PARTS
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.result import as_record, read_result
 from pdlrecover.experiments.experiment.run import run
 from pdlrecover.experiments.experiment.world import build
 from pdlrecover.experiments.report.figures import draw_curves
@@ -57,10 +58,11 @@ def test_undetected_attackers_stay_when_the_others_are_removed():
 @pytest.mark.slow
 def test_a_record_has_everything_that_is_promised(tmp_path):
     result = run(replace(SMALL, methods=small.PRIVATE, clear=False), tmp_path)
-    assert json.loads((tmp_path / "result.json").read_text()) == result
-    assert {"config", "seed", "versions", "commit", "methods"} <= set(result)
-    assert set(result["methods"]) == {"poisoned", *small.PRIVATE}
-    for entry in result["methods"].values():
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert read_result(written) == result
+    assert {"config", "seed", "versions", "commit", "methods", "digest"} <= set(written)
+    assert set(written["methods"]) == {"poisoned", *small.PRIVATE}
+    for entry in written["methods"].values():
         assert {
             "accuracy",
             "attack_success",
@@ -76,10 +78,10 @@ def test_a_record_has_everything_that_is_promised(tmp_path):
         assert 0 <= entry["accuracy"] <= 1
         assert set(entry["seconds"]) == {*PARTS, "total", "processor"}
         assert len(entry["curve"]["round"]) == len(entry["curve"]["accuracy"])
-    assert result["methods"]["retrain"]["distance_to_retrain"] == 0
-    assert result["methods"]["pdlrecover"]["distance_to_retrain"] > 0
-    used = result["methods"]["pdlrecover"]["exact_rounds"]
-    assert result["methods"]["retrain-k"]["exact_rounds"] == used
+    assert result.methods["retrain"].distance_to_retrain == 0
+    assert result.methods["pdlrecover"].distance_to_retrain > 0
+    used = result.methods["pdlrecover"].exact_rounds
+    assert result.methods["retrain-k"].exact_rounds == used
     assert not (tmp_path / "history").exists()
     figure = draw_curves(result, tmp_path / "curves.svg").read_text()
     assert figure.startswith("<svg")
@@ -91,11 +93,11 @@ def test_rivals_with_noise_give_the_same_result_again(tmp_path):
     config = replace(SMALL, rounds=8, methods=("retrain", *rivals))
     results = [run(config, tmp_path / name) for name in ("first", "second")]
     for name in rivals:
-        first, second = (result["methods"][name] for result in results)
-        assert first["distance_to_retrain"] == second["distance_to_retrain"] > 0
-        assert first["exact_rounds"] == 0
-        assert first["curve"]["round"] == [1]  # they end in one step
-    assert results[0]["methods"]["certified-removal"]["gradient_evaluations"] > 0
+        first, second = (result.methods[name] for result in results)
+        assert first.distance_to_retrain == second.distance_to_retrain > 0
+        assert first.exact_rounds == 0
+        assert first.curve.round == [1]  # they end in one step
+    assert results[0].methods["certified-removal"].gradient_evaluations > 0
 
 
 @pytest.mark.slow
@@ -108,7 +110,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, name, at):
     parts = run(SMALL, tmp_path / "parts", progress=rest)
     for method in ("poisoned", *SMALL.methods):
         for key in ("accuracy", "exact_rounds", "distance_to_retrain"):
-            assert parts["methods"][method][key] == whole["methods"][method][key]
+            assert getattr(parts.methods[method], key) == getattr(whole.methods[method], key)
     assert ("retrain" in rest.seen) == (name == "poisoned")
     assert run(SMALL, tmp_path / "parts", progress=Interrupting("poisoned", 1)) == parts
 
@@ -125,8 +127,8 @@ def test_a_result_of_another_config_is_not_overwritten(tmp_path):
 def test_more_methods_can_be_added_to_a_result(tmp_path):
     first = run(replace(SMALL, methods=("historical",)), tmp_path)
     both = run(replace(SMALL, methods=("historical", "retrain-k")), tmp_path)
-    assert both["methods"]["historical"]["accuracy"] == first["methods"]["historical"]["accuracy"]
-    assert "retrain-k" in both["methods"]
+    assert both.methods["historical"].accuracy == first.methods["historical"].accuracy
+    assert "retrain-k" in both.methods
 
 
 def test_a_single_leaver_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
@@ -143,7 +145,7 @@ def test_results_do_not_depend_on_sharing(tmp_path):
     clear = run(SMALL, tmp_path / "clear")
     shared = run(replace(SMALL, clear=False), tmp_path / "shared")
     for method in ("poisoned", *SMALL.methods):
-        assert clear["methods"][method]["curve"] == shared["methods"][method]["curve"]
+        assert clear.methods[method].curve == shared.methods[method].curve
         kept = [
             np.load(tmp_path / mode / "models" / f"{method}.npy") for mode in ("clear", "shared")
         ]
@@ -192,13 +194,13 @@ def test_budgets_do_not_depend_on_what_was_run_before(tmp_path):
     run(alone, tmp_path / "parts")
     parts, whole = run(both, tmp_path / "parts"), run(both, tmp_path / "whole")
     planned = guarded.options.schedule.exact_rounds(guarded.rounds)
-    used = whole["methods"]["pdlrecover"]["exact_rounds"]
+    used = whole.methods["pdlrecover"].exact_rounds
     assert used != planned
     for result in (parts, whole):
-        assert result["methods"]["pdlrecover"]["exact_rounds"] == used
-        assert result["methods"]["retrain-k"]["exact_rounds"] == used
+        assert result.methods["pdlrecover"].exact_rounds == used
+        assert result.methods["retrain-k"].exact_rounds == used
     own = run(replace(guarded, methods=("retrain-k:rounds=5",)), tmp_path / "own")
-    assert set(own["methods"]) == {"poisoned", "retrain-k:rounds=5"}
+    assert set(own.methods) == {"poisoned", "retrain-k:rounds=5"}
 
 
 @pytest.mark.slow
@@ -208,8 +210,8 @@ def test_absent_and_lying_peers_change_nothing(tmp_path):
     second = run(replace(quiet, absent=1, lying=1), tmp_path / "faulty")
     models = [np.load(tmp_path / name / "models/pdlrecover.npy") for name in ("quiet", "faulty")]
     np.testing.assert_array_equal(*models)
-    assert first["methods"]["pdlrecover"]["liars"] == []
-    assert second["methods"]["pdlrecover"]["liars"] == [8]
+    assert first.methods["pdlrecover"].liars == []
+    assert second.methods["pdlrecover"].liars == [8]
 
 
 def wild(run):
@@ -225,13 +227,13 @@ def wild(run):
 def test_a_method_that_diverges_is_a_result_and_stops_nothing(tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, "wild", MethodEntry(lambda run, settings: wild(run)))
     result = run(replace(SMALL, methods=("wild", "retrain")), tmp_path)
-    entry = result["methods"]["wild"]
-    assert "not finite" in entry["diverged"]
-    assert entry["accuracy"] < 0.3
-    assert entry["exact_rounds"] == 3  # the last was asked for, and could not be answered
-    assert entry["removed_loss"] is entry["remembered"] is entry["distance_to_retrain"] is None
-    assert "diverged" not in result["methods"]["retrain"]
-    json.dumps(result, allow_nan=False)
+    entry = result.methods["wild"]
+    assert "not finite" in entry.diverged
+    assert entry.accuracy < 0.3
+    assert entry.exact_rounds == 3  # the last was asked for, and could not be answered
+    assert entry.removed_loss is entry.remembered is entry.distance_to_retrain is None
+    assert "diverged" not in as_record(result)["methods"]["retrain"]
+    json.dumps(as_record(result), allow_nan=False)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 import json
 
 import pytest
+from simulated import columns, openings
 
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.document import Document, Fact, Figure, Series, Table
+from pdlrecover.experiments.report.document import Column, Document, Fact, Figure, Series, Table
 
 
 def test_a_document_survives_its_record():
@@ -12,7 +13,9 @@ def test_a_document_survives_its_record():
     figure = Figure(
         title="Curves", x="round", y="accuracy", series=[line, points], command="run it", log=True
     )
-    table = Table(title="Times", columns=["m", "s"], rows=[[10, 1.5], ["all", None]], command="")
+    table = Table(
+        title="Times", columns=columns("m", "s"), rows=[[10, 1.5], ["all", None]], command=""
+    )
     document = Document(
         name="x",
         title="X",
@@ -20,7 +23,7 @@ def test_a_document_survives_its_record():
         facts=[Fact(value="1", label="one")],
         figures=[figure],
         tables=[table],
-        ledger={"a": {}},
+        ledger={"a": {"fresh sums": openings(3)}},
         note="By hand.",
     )
     assert Document.from_record(json.loads(json.dumps(document.record()))) == document
@@ -59,7 +62,7 @@ def drawn(**values):
         ),
         (
             {"tables": [{"title": "t", "columns": [1], "rows": [[1]], "command": ""}]},
-            r"tables\[0\].columns\[0\] must be a text, got 1",
+            r"tables\[0\].columns\[0\] must be a table of keys and values, got 1",
         ),
         (
             {"tables": [{"title": "t", "columns": ["a"], "rows": [[[]]], "command": ""}]},
@@ -80,3 +83,20 @@ def test_a_record_of_wrong_types_is_one_sentence(part, said):
     record = Document(name="x", title="X", summary=["Fine."]).record()
     with pytest.raises(RecordError, match=said):
         Document.from_record({**record, **part})
+
+
+def test_cells_are_found_by_key_whatever_the_headings_say():
+    heads = [Column(key="dataset", heading="data"), Column(key="accuracy", heading="accuracy (%)")]
+    rows = [{"dataset": "har", "accuracy": 0.5, "more": 1}]
+    table = Table.from_rows(title="t", columns=heads, rows=rows, command="")
+    assert table.rows == [["har", 0.5]]
+    assert table.headings == ["data", "accuracy (%)"]
+    assert table.by_key() == [{"dataset": "har", "accuracy": 0.5}]
+    with pytest.raises(RecordError, match="two columns of 't' have the same key"):
+        Table(title="t", columns=columns("a", "a"), rows=[], command="")
+
+
+def test_a_document_without_keys_is_read_by_its_headings():
+    table = {"title": "t", "columns": ["method", "s"], "rows": [["auto", 1]], "command": ""}
+    record = {**Document(name="x", title="X", summary=[]).record(), "tables": [table]}
+    assert Document.from_record(record).tables[0].columns == columns("method", "s")

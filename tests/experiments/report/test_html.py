@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from simulated import POISONED, entry, result
+from simulated import POISONED, columns, entry, openings, record, result
 from typer.testing import CliRunner
 
 from pdlrecover import cli
@@ -63,7 +63,7 @@ def test_the_command_runs_the_same_config(monkeypatch, config):
     ran = []
     module = importlib.import_module("pdlrecover.cli.simulate")
     monkeypatch.setattr(module, "run_and_show", lambda config, *_: ran.append(config))
-    words = shlex.split(command(config.record()))
+    words = shlex.split(command(config))
     assert words[:2] == ["pdlrecover", "simulate"]
     done = CliRunner().invoke(cli.app, words[1:])
     assert done.exit_code == 0, done.output
@@ -73,8 +73,8 @@ def test_the_command_runs_the_same_config(monkeypatch, config):
 def nasty_document():
     line = Series(name=NASTY, x=[0, 1], y=[float("nan"), float("inf")])
     figure = Figure(title=NASTY, x=NASTY, y=NASTY, series=[line], command=NASTY, note=NASTY)
-    table = Table(title=NASTY, columns=[NASTY], rows=[[NASTY]], command=NASTY, note=NASTY)
-    opened = {NASTY: {"openings": 1, "numbers": 1, "of": NASTY}}
+    table = Table(title=NASTY, columns=columns(NASTY), rows=[[NASTY]], command=NASTY, note=NASTY)
+    opened = {NASTY: openings(1, of=NASTY)}
     return Document(
         name=NASTY,
         title=NASTY,
@@ -152,14 +152,17 @@ def test_the_sentence_that_says_most_stands_out():
 
 def test_numbers_are_not_shown_finer_than_they_were_given():
     rows = [["a", 0.03], ["b", -0.05], ["c", 0.1]]
-    table = Table(title="T", columns=["", "points"], rows=rows, command="")
+    table = Table(title="T", columns=columns("", "points"), rows=rows, command="")
     page = render([Document(name="d", title="d", summary=[], tables=[table])])
     assert re.findall('<td class="number"[^>]*>(.*?)<', page) == ["0.03", "-0.05", "0.10"]
 
 
 def test_numbers_in_tables_keep_their_value():
     table = Table(
-        title="t", columns=["m", "s"], rows=[["a", 1234.5], ["b", None], ["c", 2]], command=""
+        title="t",
+        columns=columns("m", "s"),
+        rows=[["a", 1234.5], ["b", None], ["c", 2]],
+        command="",
     )
     page = render([Document(name="x", title="x", summary=[], tables=[table])])
     assert '<td class="number" data-value="1234.5">' in page
@@ -169,7 +172,7 @@ def test_numbers_in_tables_keep_their_value():
 def test_our_rows_are_marked_by_the_method_they_name():
     rows = [["mnist", "retrain"], ["pdlrecover", "retrain"], ["mnist", "PDLRecover"]]
     tables = [
-        Table(title="t", columns=["dataset", heading], rows=rows, command="")
+        Table(title="t", columns=columns("dataset", heading), rows=rows, command="")
         for heading in ("method", "other")
     ]
     page = render([Document(name="x", title="x", summary=[], tables=tables)])
@@ -186,10 +189,10 @@ def written(folder, name, content):
 
 def test_folders_and_files_are_read(tmp_path):
     document = Document(name="d", title="By hand", summary=["Fine."])
-    one = written(tmp_path / "one", "result.json", result(POISONED))
+    one = written(tmp_path / "one", "result.json", record(POISONED))
     two = written(tmp_path / "two", "document.json", document.record())
     written(two, "result.json", {"runs": []})
-    three = written(tmp_path / "three", "any.json", result(POISONED, seed=1))
+    three = written(tmp_path / "three", "any.json", record(POISONED, seed=1))
     found = read_documents([two, one, three / "any.json"])
     assert found[1] == document
     assert found[0].note.startswith("Seeds 0 and 1; ")
@@ -203,23 +206,21 @@ def test_folders_and_files_are_read(tmp_path):
         ('{"format": 1,', r"result.json is damaged: .*; make it again, or leave it out"),
         ("[1, 2]", "is a record of another format: .* but nothing"),
         ({"config": {}, "runs": []}, "is a record of another format: .* but config, runs"),
-        ({**result(POISONED), "format": 7}, "another format: it is of format 7, and this reads 1"),
-        ({**result(POISONED), "methods": {}}, "no method in it is done yet"),
-        ({**result(POISONED), "methods": {"retrain": {}}}, "is a record of another format"),
-        ({**result(POISONED), "config": {}}, "another format: '.*' is missing"),
+        ({**record(POISONED), "format": 7}, "another format: it is of format 7, and this reads 1"),
+        ({**record(POISONED), "methods": {}}, "no method in it is done yet"),
+        (
+            {**record(POISONED), "methods": {"retrain": {}}},
+            "another format: methods 'retrain': object missing required field `accuracy`; give",
+        ),
+        ({**record(POISONED), "config": {}}, "another format: config: 'dataset' is missing"),
         ({"figures": [], "tables": [], "summary": []}, "is a record of another format"),
         (
             {"name": "d", "title": 5, "summary": [], "figures": [], "tables": []},
             "is a record of another format: title must be a text, got 5; give",
         ),
         (
-            result(
-                {
-                    **POISONED,
-                    "auto": entry(0.9, opened={"k": {"openings": 1, "numbers": 1, "of": 1}}),
-                }
-            ),
-            "is a record of another format: ledger.auto.k.of must be a text, got 1",
+            record({**POISONED, "auto": entry(0.9, opened={"k": openings(1, of=1)})}),
+            "another format: methods 'auto': expected `str`, got `int` at `opened",
         ),
         (
             {
@@ -250,8 +251,8 @@ def test_a_folder_that_is_not_there_is_said(tmp_path):
 
 
 def test_the_command_writes_the_page_and_says_where(tmp_path):
-    one = written(tmp_path / "one", "result.json", result(POISONED))
-    two = written(tmp_path / "two", "result.json", result(POISONED, rounds=41))
+    one = written(tmp_path / "one", "result.json", record(POISONED))
+    two = written(tmp_path / "two", "result.json", record(POISONED, rounds=41))
     done = CliRunner().invoke(cli.app, ["report", str(one), str(two)])
     assert done.exit_code == 0, done.output
     page = one / "report.html"
@@ -264,7 +265,7 @@ def test_the_command_writes_the_page_and_says_where(tmp_path):
 
 @pytest.mark.parametrize("name", ["a[/b].html", "a[red]b.html"])
 def test_brackets_in_a_path_are_only_brackets(tmp_path, name):
-    one = written(tmp_path / "one", "result.json", result(POISONED))
+    one = written(tmp_path / "one", "result.json", record(POISONED))
     page = tmp_path / name
     done = CliRunner().invoke(cli.app, ["report", str(one), "--out", str(page)])
     assert done.exit_code == 0, done.exception
@@ -277,7 +278,7 @@ def test_brackets_in_a_document_are_only_brackets():
     console = Console(width=80, file=StringIO())
     rows = [["[/b]", "[red]"]]
     tables = [
-        Table(title="[/t]", columns=["[/c]", "[red]"], rows=rows * count, command="")
+        Table(title="[/t]", columns=columns("[/c]", "[red]"), rows=rows * count, command="")
         for count in (1, module.SHOWN_ROWS + 1)
     ]
     document = Document(name="x", title="[/x]", summary=["[/s]"], tables=tables)
@@ -296,7 +297,7 @@ def test_the_terminal_cuts_no_word_and_leaves_wide_tables_to_the_page():
         console = Console(width=80, file=StringIO())
         table = Table(
             title="t",
-            columns=[*headings, *["backdoor"] * more],
+            columns=columns(*headings, *(f"backdoor {i}" for i in range(more))),
             rows=[[*row, *[None] * more] for row in rows],
             command="",
         )
@@ -309,7 +310,7 @@ def test_the_terminal_cuts_no_word_and_leaves_wide_tables_to_the_page():
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):
-    one = written(tmp_path / "one", "result.json", result(POISONED))
+    one = written(tmp_path / "one", "result.json", record(POISONED))
     done = CliRunner().invoke(
         cli.app, ["report", str(one), "--out", str(one / "result.json" / "x")]
     )

@@ -1,10 +1,12 @@
 """The report page in a real browser."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import browser
 import pytest
+import simulated
 
 from pdlrecover.experiments.report.document import Document, Figure, Series, Table
 from pdlrecover.experiments.report.html import write_report
@@ -43,7 +45,7 @@ def by_hand():
         Series(name="once", x=[5.0], y=[30.0]),
     ]
     errors = [Series(name="error", x=x, y=[1e-6, 1e-3, 0.0, 1.0, 100.0])]
-    everybody = {"openings": 81, "numbers": 6440391, "of": "160 kept peers together"}
+    everybody = simulated.openings(81, 6440391, "160 kept peers together")
     return Document(
         name="hand",
         title=NASTY,
@@ -56,7 +58,7 @@ def by_hand():
         tables=[
             Table(
                 title="Mixed",
-                columns=["method", "seconds"],
+                columns=simulated.columns("method", "seconds"),
                 rows=[["b", 10], ["a", 9.5], ["c", None], ["d", 100]],
                 command="run it",
             )
@@ -64,12 +66,12 @@ def by_hand():
         ledger={
             "pdlrecover": {"fresh sums": everybody},
             "rival": {
-                "removed sums": {**everybody, "of": "the removed peers together"},
-                "individual": {"openings": 160, "numbers": 12721760, "of": "one peer"},
+                "removed sums": replace(everybody, of="the removed peers together"),
+                "individual": simulated.openings(160, 12721760, "one peer"),
             },
             "certified-removal": {
-                "head sums (all)": {"openings": 7, "numbers": 70, "of": "all 200 peers together"},
-                "fresh sums": {"openings": 3, "numbers": 30, "of": "whoever was there"},
+                "head sums (all)": simulated.openings(7, 70, "all 200 peers together"),
+                "fresh sums": simulated.openings(3, 30, "whoever was there"),
             },
         },
     )
@@ -334,8 +336,10 @@ def long(chromium, tmp_path):
     """Return a page with a table that is as long and as wide as the widest of ours."""
     columns = ["optimizer", "dataset", "attack", "method", *(f"number {i}" for i in range(14))]
     rows = [["adam", "fashion-mnist", "leavers", f"rival-{i}", *[1000 - i] * 14] for i in range(60)]
-    short = Table(title="Short", columns=["method", "of"], rows=[["a", 1]] * 40, command="")
-    table = Table(title="Long", columns=columns, rows=rows, command="run it")
+    short = Table(
+        title="Short", columns=simulated.columns("method", "of"), rows=[["a", 1]] * 40, command=""
+    )
+    table = Table(title="Long", columns=simulated.columns(*columns), rows=rows, command="run it")
     document = Document(name="d", title="d", summary=[], tables=[short, table])
     chromium.open(write_report([document], tmp_path / "report.html"))
     yield chromium

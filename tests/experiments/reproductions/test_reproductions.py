@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import simulated
@@ -6,6 +7,7 @@ import simulated
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.batch.cache import cached, run_cells
+from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import REPRODUCTIONS, paper
 from pdlrecover.experiments.reproductions.attacks import needed, rivals
@@ -13,7 +15,7 @@ from pdlrecover.experiments.reproductions.frontier import modelled_seconds
 from pdlrecover.experiments.reproductions.reproduction import command
 from pdlrecover.experiments.reproductions.scale import ATTACKS, FULL, QUICK, Scale
 
-MEASURED = ("retrain (s)", "accuracy (%)", "pdlrecover (%)", "openings")
+MEASURED = ("retrain_seconds", "accuracy", "pdlrecover", "openings")
 """One of these every table has, and every row has a value of it."""
 TINY = Scale(
     name="quick",
@@ -87,8 +89,8 @@ def test_documents_are_made_of_results(name, cache):
         assert part.command == f"pdlrecover reproduce {name} --quick"
     for table in document.tables:
         assert table.rows
-        place = next(i for i, c in enumerate(table.columns) if c in MEASURED)
-        assert all(row[place] is not None for row in table.rows)
+        (key,) = [key for key in table.keys if key in MEASURED]
+        assert all(row[key] is not None for row in table.by_key())
     for figure in document.figures:
         assert any(y is not None for series in figure.series for y in series.y)
     assert Document.from_record(json.loads(json.dumps(document.record()))) == document
@@ -101,54 +103,49 @@ def test_commands_say_where_the_data_are():
 
 def test_the_ledger_says_what_run_it_is_of():
     (cell,) = REPRODUCTIONS["ledger"].cells(FULL)
-    methods = {name: simulated.entry(0.9, individual_storage_bytes=0) for name in cell.methods}
-    methods["crab"]["opened"] = {"individual": {"openings": 9, "numbers": 9, "of": "one peer"}}
-    record = {"config": cell.record(), "methods": methods}
-    document = REPRODUCTIONS["ledger"].document(FULL, Results([record]))
+    methods = {name: simulated.entry(0.9) for name in cell.methods}
+    seen = {"individual": simulated.openings(9, of="one peer")}
+    methods["crab"] = replace(methods["crab"], opened=seen)
+    result = Result(config=cell, seed=cell.seed, methods=methods)
+    document = REPRODUCTIONS["ledger"].document(FULL, Results([result]))
     assert document.summary[0] == "Single peers' updates are seen by crab."
     assert document.summary[-1] == (
         "This is one run on mnist: 200 peers, 40 of them removed, 1,000 rounds with sgd, seed 0."
     )
 
 
-def entry(accuracy, success, exact, remembered=0.0):
-    """Return what a record has of a method that remembers this share of the removed data."""
-    return {
-        "accuracy": accuracy,
-        "attack_success": success,
+def entry(accuracy, success, exact, remembered=0.0, **more):
+    """Return what a result has of a method that remembers this share of the removed data."""
+    values = {
         "attack_success_above_retrain": success,
-        "exact_rounds": exact,
         "gradient_evaluations": 160 * exact,
         "held_out_loss": 1.0,
         "removed_loss": 1.0 - 0.05 * remembered,
-        "seconds": {"processor": float(exact)},
-        "opened": {},
+        "seconds": simulated.seconds(float(exact)),
         "commit": "abc",
+        **more,
     }
+    return simulated.entry(accuracy, success, exact=exact, **values)
 
 
 def cell(seed=0, *, left=False, optimizer="adam", dataset="mnist", **methods):
-    """Return the record of a run whose original remembers everything, and retraining nothing."""
+    """Return the result of a run whose original remembers everything, and retraining nothing."""
     rounds = 100 if optimizer == "adam" else 1000
     known = {
         "poisoned": entry(0.9, None if left else 0.9, rounds, 1.0),
         "retrain": entry(0.9, None if left else 0.0, rounds),
     }
     who = {"malicious": 0, "leavers": 40} if left else {"malicious": 40, "leavers": 0}
-    config = scale_config(dataset, optimizer, seed) | who
+    config = replace(FULL.config(dataset, seed, optimizer=optimizer), **who)
     versions = {"python": "3.11"}
-    return {"config": config, "seed": seed, "versions": versions, "methods": known | methods}
-
-
-def scale_config(dataset, optimizer, seed):
-    return FULL.config(dataset, seed, optimizer=optimizer).record()
+    return Result(config=config, seed=seed, versions=versions, methods=known | methods)
 
 
 @pytest.mark.slow
 def test_without_blocks_pdlrecover_opens_a_vector_in_every_round(cache):
     one = REPRODUCTIONS["settings"]
     (table,) = one.document(TINY, Results(cached(one.cells(TINY), cache))).tables
-    opened = {row[2]: row[table.columns.index("vectors opened")] for row in table.rows[:6]}
+    opened = {row["method"]: row["vectors_opened"] for row in table.by_key()[:6]}
     assert opened["pdlrecover:block=1"] == opened["retrain"] == TINY.rounds
     assert opened["pdlrecover"] < TINY.rounds
 
@@ -178,7 +175,7 @@ def test_other_settings_change_what_they_name_and_nothing_else():
         (entry(0.90, None, 80, 0.2), True, True),
         (entry(0.90, None, 80, 0.4), True, False),
         (entry(0.90, None, 80, 0.4), False, True),
-        (entry(0.90, 0.01, 80) | {"diverged": "it grew"}, False, False),
+        (entry(0.90, 0.01, 80, diverged="it grew"), False, False),
     ],
 )
 def test_a_cell_holds_by_every_measure_or_not_at_all(ours, left, expected):
@@ -193,11 +190,12 @@ def test_what_is_remembered_is_measured_over_all_seeds_together():
     found = Results([first, second]).remembered("auto")
     assert (found.value, found.count) == (pytest.approx(0.3), 2)
     assert found.spread == pytest.approx(0.2828, abs=1e-3)
-    second["methods"]["poisoned"]["removed_loss"] = 0.99  # hardly remembers: counts for little
+    hardly = replace(first.methods["poisoned"], removed_loss=0.99)
+    second.methods["poisoned"] = hardly  # counts for little
     assert Results([first, second]).remembered("auto").value == pytest.approx(0.03 / 0.06)
-    first["methods"]["poisoned"]["removed_loss"] = 0.99
+    first.methods["poisoned"] = hardly
     assert Results([first, second]).remembered("auto") is None
-    del second["methods"]["auto"]
+    del second.methods["auto"]
     assert Results([cell(0, auto=entry(0.9, None, 40)), second]).remembered("auto") is None
 
 
@@ -219,14 +217,16 @@ def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
     easy = cell(**rival(50), auto=entry(0.90, 0.0, 45))
     hard = cell(dataset="har", **rival(65), auto=entry(0.90, 0.0, 45))
     waiting = cell(left=True, **rival(99), auto=entry(0.90, None, 45, 0.9))
-    waiting["config"] |= {"attack": "bad-unlearn", "undetected": 20, "leavers": 20}
+    config = replace(waiting.config, attack="bad-unlearn", undetected=20, leavers=20)
+    waiting = replace(waiting, config=config)
     document = REPRODUCTIONS["attacks"].document(FULL, Results([easy, hard, waiting]))
     counted, by_cell, table = document.tables
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    ours = {row["dataset"] + row["attack"]: row for row in rows if row["method"] == "auto"}
     verdicts = {
-        key: (row["allowed"], row["holds"], row["allowed by the need here"], row["holds by it"])
-        for key, row in ours.items()
+        row["dataset"] + row["attack"]: tuple(
+            row[key] for key in ("allowed", "holds", "allowed_here", "holds_here")
+        )
+        for row in table.by_key()
+        if row["method"] == "auto"
     }
     assert verdicts == {
         "mnistbackdoor": (49, "yes", 35, "no"),
@@ -248,7 +248,7 @@ def test_the_cheapest_plan_is_one_that_keeps_the_promises():
         "historical": entry(0.90, 0.021, 0),
         "fine-tune-k:rounds=10": entry(0.8949, 0.0, 5),
         "certified-removal": entry(0.90, 0.0, 1),
-        "retrain-k:rounds=10": entry(0.90, 0.0, 2) | {"diverged": "it grew"},
+        "retrain-k:rounds=10": entry(0.90, 0.0, 2, diverged="it grew"),
         "accelerated-retrain:rounds=50": entry(0.90, 0.0, 50),
     }
     document = REPRODUCTIONS["frontier"].document(FULL, Results([cell(**plans)]))
@@ -258,15 +258,15 @@ def test_the_cheapest_plan_is_one_that_keeps_the_promises():
         "The promises are kept with the fewest exact rounds by auto in 1 of the 1 settings in "
         "which that can be told."
     )
-    rows = {row[3]: row for row in document.tables[0].rows}
-    assert rows["retrain-k:rounds=10"][4] == "90.0 (diverged in 1 of 1)"
+    rows = {row["method"]: row for row in document.tables[0].by_key()}
+    assert rows["retrain-k:rounds=10"]["accuracy"] == "90.0 (diverged in 1 of 1)"
     points = {s.name: s.labels for s in document.figures[0].series}
     assert points["accelerated-retrain"] == ["rounds=50"]
 
 
 def test_no_plan_is_called_cheap_where_forgetting_cannot_be_measured():
     record = cell(left=True, historical=entry(0.9, None, 0))
-    record["methods"]["poisoned"]["removed_loss"] = 0.999
+    record.methods["poisoned"] = replace(record.methods["poisoned"], removed_loss=0.999)
     document = REPRODUCTIONS["frontier"].document(FULL, Results([record]))
     assert document.summary[-1] == (
         "mnist, Adam, leavers: the original remembers too little for forgetting to be measured."
@@ -278,20 +278,20 @@ def test_promises_are_for_runs_of_the_papers_length():
     full, quick = (
         REPRODUCTIONS["table-1"].document(scale, Results([record])) for scale in (FULL, QUICK)
     )
-    assert full.tables[0].rows[0][-1] == "no"
-    assert quick.tables[0].rows[0][-1] is None
+    assert full.tables[0].by_key()[0]["holds"] == "no"
+    assert quick.tables[0].by_key()[0]["holds"] is None
     assert "0 of 1 runs keep to what is promised" in full.summary[-1]
 
 
 def test_an_estimated_round_takes_what_is_beyond_the_exact_ones():
     def record(peers, model, estimated):
-        fresh = {"fresh sums": {"openings": 24, "numbers": 24 * 1001}}
-        retrain = entry(0.9, None, 24) | {"opened": fresh, "bytes_per_peer": 48e6}
-        retrain["seconds"] = {"processor": 24 * 0.2}
-        ours = entry(0.9, None, 8) | {"seconds": {"processor": 8 * 0.2 + 16 * estimated}}
+        fresh = {"fresh sums": simulated.openings(24, 24 * 1001)}
+        spent = simulated.seconds(24 * 0.2)
+        retrain = entry(0.9, None, 24, opened=fresh, bytes_per_peer=48_000_000, seconds=spent)
+        ours = entry(0.9, None, 8, seconds=simulated.seconds(8 * 0.2 + 16 * estimated))
         one = cell(retrain=retrain, pdlrecover=ours)
-        one["config"] |= {"peers": peers, "model": model, "rounds": 24}
-        return one
+        sizes = {"peers": peers, "malicious": peers // 5, "model": model, "rounds": 24}
+        return replace(one, config=replace(one.config, **sizes, preparation=4, final=2))
 
     records = [record(50, "mlp", 0.02), record(200, "mlp-12", 0.1)]
     document = REPRODUCTIONS["scaling"].document(FULL, Results(records))
@@ -312,7 +312,7 @@ def test_variants_are_kept_that_hold_in_every_cell_of_the_tuning():
         good, bad = (entry(a, None if config.leavers else 0.0, 45) for a in (0.9, 0.8))
         methods = {m: bad if m in missing else good for m in config.methods if m != "retrain"}
         one = cell(config.seed, left=bool(config.leavers), **methods)
-        return one | {"config": config.record()}
+        return replace(one, config=config)
 
     cells = REPRODUCTIONS["tuning"].cells(FULL)
     assert all(c.validation for c in cells)
@@ -328,21 +328,22 @@ def test_variants_are_kept_that_hold_in_every_cell_of_the_tuning():
 
 
 def test_modelled_time_counts_exact_rounds_and_openings_of_vectors():
-    opened = {"directions": {"openings": 10}, "dot products": {"openings": 99}}
-    entry = {"gradient_evaluations": 40, "opened": opened}
-    assert modelled_seconds(entry, peers=8) == pytest.approx(0.3 + 0.15 + 0.01)
+    counts = {"directions": 10, "dot products": 99}
+    opened = {kind: simulated.openings(count) for kind, count in counts.items()}
+    one = simulated.entry(0.9, gradient_evaluations=40, opened=opened)
+    assert modelled_seconds(one, peers=8) == pytest.approx(0.3 + 0.15 + 0.01)
 
 
 def test_means_and_spreads_are_over_the_records_that_have_a_value():
     records = [
-        {"config": {"seed": s}, "methods": {"a": {"accuracy": v}}}
+        simulated.result({"auto": simulated.entry(0.9, v)}, seed=s)
         for s, v in enumerate((0.2, 0.4, None))
     ]
-    mean = Results(records).mean("a", "accuracy")
+    mean = Results(records).mean("auto", "attack_success")
     assert (mean.value, mean.count) == (pytest.approx(0.3), 2)
     assert mean.spread == pytest.approx(0.1414, abs=1e-3)
     assert mean.percent() == "30.0 ± 14.1"
-    assert Results(records).mean("b", "accuracy") is None
+    assert Results(records).mean("retrain", "accuracy") is None
     assert len(Results(records).where(seed=1)) == 1
 
 

@@ -7,6 +7,7 @@ A method that diverged with any seed keeps nothing.
 """
 
 from pdlrecover.experiments.analysis.results import Mean, Results
+from pdlrecover.experiments.experiment.result import RateName
 from pdlrecover.recovery.methods import REFERENCE
 
 ACCURACY_MARGIN = 0.005
@@ -15,11 +16,8 @@ REMEMBERED = 0.3
 
 
 def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | None:
-    """Say whether a method keeps the promises in these cells; None if it was not run in all."""
-    entries = [record["methods"].get(method) for record in of]
-    if not entries or any(
-        entry is None or REFERENCE not in r["methods"] for entry, r in zip(entries, of, strict=True)
-    ):
+    """Say whether a method keeps the promises in these results; None if any is without it."""
+    if not of or not all({method, REFERENCE} <= result.methods.keys() for result in of):
         return None
     if any(of.diverged(method)):
         return False
@@ -36,14 +34,14 @@ def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | Non
     )
 
 
-def gaps(of: Results, method: str, key: str = "accuracy") -> list[float]:
+def gaps(of: Results, method: str, rate: RateName = "accuracy") -> list[float]:
     """Return a rate above retraining's, for each seed that has both."""
-    methods = [record["methods"] for record in of]
-    return [
-        m[method][key] - m[REFERENCE][key]
-        for m in methods
-        if {method, REFERENCE} <= set(m) and None not in (m[method][key], m[REFERENCE][key])
+    pairs = [
+        (getattr(r.methods[method], rate), getattr(r.methods[REFERENCE], rate))
+        for r in of
+        if {method, REFERENCE} <= r.methods.keys()
     ]
+    return [ours - theirs for ours, theirs in pairs if ours is not None and theirs is not None]
 
 
 def gap(of: Results, method: str) -> Mean | None:

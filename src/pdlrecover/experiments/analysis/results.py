@@ -1,13 +1,22 @@
-"""Results of many cells, picked by their settings, and averaged over seeds."""
+"""Results of many experiments, selected by their settings, and averaged over seeds."""
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import TELLING, gap, is_scored
-from pdlrecover.experiments.experiment.run import POISONED, Record
+from pdlrecover.experiments.experiment.result import (
+    POISONED,
+    MethodResult,
+    NumberName,
+    RateName,
+    Result,
+)
 from pdlrecover.experiments.report.document import Series
 from pdlrecover.recovery.methods import METHODS, REFERENCE
 
@@ -38,38 +47,34 @@ class Mean:
         return f"{100 * self.value:.1f} ± {100 * self.spread:.1f}"
 
 
-class Results(Sequence[Record]):
-    """Result records."""
-
-    def __init__(self, records: Iterable[Record]) -> None:
-        self._records = list(records)
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return a record, or a list of them."""
-        return self._records[index]
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self._records)
+class Results(tuple[Result, ...]):
+    """Results of any experiments."""
 
     def where(self, **settings: Any) -> "Results":
         """Return those whose config has these values."""
         return Results(
-            r for r in self if all(r["config"][key] == value for key, value in settings.items())
+            r for r in self if all(getattr(r.config, key) == v for key, v in settings.items())
         )
 
-    def mean(self, method: str, *path: str) -> Mean | None:
-        """Return the mean of a method's number over these records, or None where none has it."""
-        values = []
-        for record in self:
-            found: Any = record["methods"].get(method)
-            for key in path:
-                found = None if found is None else found.get(key)
-            if found is not None and math.isfinite(found):
-                values.append(float(found))
-        return Mean.of(values)
+    def entries(self, method: str) -> list[MethodResult]:
+        """Return a method's part of every result that has it."""
+        return [result.methods[method] for result in self if method in result.methods]
+
+    def mean(self, method: str, number: NumberName) -> Mean | None:
+        """Return the mean of a method's number, or None where no result has it."""
+        return self.mean_of(method, lambda one: getattr(one, number))
+
+    def mean_of(self, method: str, value: Callable[[MethodResult], float | None]) -> Mean | None:
+        """Return the mean of what is computed from a method's results, or None of nothing."""
+        found = [value(one) for one in self.entries(method)]
+        return Mean.of([float(v) for v in found if v is not None and math.isfinite(v)])
+
+    def individual_openings(self, method: str) -> Mean | None:
+        """Return how many single peers' updates a method opened, None if it opened none."""
+        alone = [
+            one.opened["individual"] for one in self.entries(method) if "individual" in one.opened
+        ]
+        return Mean.of([float(each.openings) for each in alone])
 
     def accuracy(self, method: str) -> str | None:
         """Return a method's accuracy for a table, which says if it diverged."""
@@ -78,20 +83,20 @@ class Results(Sequence[Record]):
         return f"{found} (diverged in {lost} of {len(self)})" if lost else found
 
     def diverged(self, method: str) -> list[str | None]:
-        """Return for each record why a method counts as diverged there, or None."""
-        return [diverged(method, r["methods"].get(method), r["config"]) for r in self]
+        """Return for each result why a method counts as diverged there, or None."""
+        return [diverged(method, r.methods.get(method), r.config) for r in self]
 
     def remembered(self, method: str) -> Mean | None:
         """Return the share of the removed data that a method remembers: the original 1, retrain 0.
 
         It is mean(gap − gap of retrain) / mean(gap of the original − gap of retrain) over these
-        records: a mean of ratios would be ruled by those in which the original hardly remembers.
-        None if any record has no value, or if the original remembers too little.
+        results: a mean of ratios would be ruled by those in which the original hardly remembers.
+        None if any result has no value, or if the original remembers too little.
         """
         if not is_scored(method):
             return None
         names = (method, POISONED, REFERENCE)
-        found = [[gap(record["methods"].get(name)) for name in names] for record in self]
+        found = [[gap(result.methods.get(name)) for name in names] for result in self]
         gaps = [[value for value in each if value is not None] for each in found]
         if not gaps or any(len(each) < len(names) for each in gaps):
             return None
@@ -106,22 +111,20 @@ class Results(Sequence[Record]):
         All of them computed for the original model. A count of the rounds that opened a fresh sum
         would leave out methods whose peers compute without one.
         """
-        entries = [(r["methods"].get(method), r["config"]) for r in self]
         return Mean.of(
             [
-                work(entry, config["peers"] if method == POISONED else kept(config))
-                for entry, config in entries
-                if entry is not None
+                work(r.methods[method], r.config.peers if method == POISONED else kept(r.config))
+                for r in self
+                if method in r.methods
             ]
         )
 
-    def curve(self, method: str, key: str = "accuracy") -> Series | None:
-        """Return a method's curve over the rounds that all these records have, in percent."""
-        curves = [r["methods"][method]["curve"] for r in self if method in r["methods"]]
-        curves = [c for c in curves if c[key] and None not in c[key]]
-        if not curves:
+    def curve(self, method: str, rate: RateName = "accuracy") -> Series | None:
+        """Return a method's curve over the rounds that all these results have, in percent."""
+        curves = [(one.curve.round, getattr(one.curve, rate)) for one in self.entries(method)]
+        values = [dict(zip(*c, strict=True)) for c in curves if c[1] and None not in c[1]]
+        if not values:
             return None
-        values = [dict(zip(c["round"], c[key], strict=True)) for c in curves]
         common = sorted(set.intersection(*(set(each) for each in values)))
         columns = [[100 * each[t] for each in values] for t in common]
         return Series(
@@ -132,37 +135,36 @@ class Results(Sequence[Record]):
         )
 
 
-def diverged(method: str, entry: Record | None, config: Record) -> str | None:
-    """Return why a method counts as diverged in a record, or None if it does not.
+def diverged(method: str, one: MethodResult | None, config: Config) -> str | None:
+    """Return why a method counts as diverged in a result, or None if it does not.
 
     It has left the range of numbers that can be shared, or has ended at a model whose loss on
     held-out data is not finite or above `LOST`. A loss that is not finite is written as None, and
     so is that of a run in which nobody was removed: there it says nothing.
     """
-    if entry is None:
+    if one is None:
         return None
-    if "diverged" in entry:
-        return str(entry["diverged"])
+    if one.diverged is not None:
+        return one.diverged
+    loss = one.held_out_loss
     known = METHODS.get(method.partition(":")[0])
-    if "held_out_loss" not in entry or (known is not None and known.noisy):
+    if loss is msgspec.UNSET or (known is not None and known.noisy):
         return None
-    loss = entry["held_out_loss"]
-    if loss is None and kept(config) == config["peers"]:
+    if loss is None and not config.removed:
         return None
     if loss is None or not math.isfinite(loss):
         return "its loss on held-out data is not finite"
     return f"its loss on held-out data is {loss:,.0f} nats" if loss > LOST else None
 
 
-def work(entry: Record, peers: int) -> float:
-    """Return a method's gradient evaluations as rounds of so many kept peers."""
-    return float(entry["gradient_evaluations"]) / peers
+def work(one: MethodResult, peers: int) -> float:
+    """Return a method's gradient evaluations as rounds of this many peers."""
+    return one.gradient_evaluations / peers
 
 
-def kept(config: Record) -> int:
+def kept(config: Config) -> int:
     """Return how many peers were not removed."""
-    removed = sum(config.get(who, 0) for who in ("malicious", "accused", "leavers"))
-    return int(config["peers"] - removed)
+    return config.peers - len(config.removed)
 
 
 def line(name: str, xs: Sequence[float], means: Sequence[Mean | None]) -> Series:
@@ -185,28 +187,21 @@ def number(mean: Mean | None, digits: int = 2) -> float | None:
     return None if mean is None else round(mean.value, digits) + 0.0  # no minus zero
 
 
-def origin(records: Sequence[Record]) -> str:
-    """Say where records come from: seeds, versions, commits, what they took, notes on the data."""
-    if not records:
+def origin(results: Sequence[Result]) -> str:
+    """Say where results come from: seeds, versions, commits, what they took, notes on the data."""
+    if not results:
         return ""
-    seeds = sorted({record["seed"] for record in records})
-    versions = sorted(
-        {", ".join(f"{name} {v}" for name, v in r["versions"].items()) for r in records}
-    )
-    commits = sorted({entry["commit"] for r in records for entry in r["methods"].values()} - {None})
-    spent = sum(
-        entry["seconds"]["processor"]
-        for record in records
-        for entry in record["methods"].values()
-        if "borrowed_from" not in entry
-    )
-    told = (part for r in records for part in (r.get("dataset_note") or "").split("; "))
-    notes = sorted(set(told) - {""})
+    seeds = sorted({result.seed for result in results})
+    versions = sorted({", ".join(f"{name} {v}" for name, v in r.versions.items()) for r in results})
+    every = [one for result in results for one in result.methods.values()]
+    commits = sorted({one.commit for one in every if one.commit is not None})
+    spent = sum(one.processor_seconds for one in every if one.borrowed_from is None)
+    notes = {part for r in results for part in (r.dataset_note or "").split("; ")} - {""}
     parts = [
-        f"{len(records)} runs, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
+        f"{len(results)} runs, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
         f"{spent / 3600:.1f} hours of one core",
         *versions,
         *([f"source {', '.join(commits)}"] if commits else []),
-        *notes,
+        *sorted(notes),
     ]
     return "; ".join(parts) + "."

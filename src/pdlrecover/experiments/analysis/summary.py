@@ -1,8 +1,8 @@
 """What a busy person wants to know of an experiment, in sentences computed from its numbers."""
 
 from pdlrecover.experiments.analysis.promises import BACKDOOR_MARGIN, above
-from pdlrecover.experiments.analysis.seeds import SeedRuns
-from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.experiments.analysis.seeds import SeedResults
+from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.document import Fact
 from pdlrecover.experiments.report.format import counted, listed, percent, readable
 from pdlrecover.recovery.methods import OURS, REFERENCE
@@ -13,35 +13,35 @@ STAYED = 0.5
 """A backdoor that keeps more than this share of its success has not been removed."""
 
 
-def headline(runs: SeedRuns) -> str:
+def headline(runs: SeedResults) -> str:
     """Return a title: the data, and who did what."""
     config = runs.config
-    missed = config.get("undetected", 0)
-    if config["malicious"]:
-        what = f"{config['malicious']} of {config['peers']} peers attacked ({config['attack']})"
+    missed = config.undetected
+    if config.malicious:
+        what = f"{config.malicious} of {config.peers} peers attacked ({config.attack})"
         what += f", {missed} more stayed undetected" if missed else ""
-        return f"Recovery on {config['dataset']}: {what}"
+        return f"Recovery on {config.dataset}: {what}"
     what = "nobody was removed"
-    if config["leavers"]:
-        what = f"{config['leavers']} of {config['peers']} peers left"
+    if config.leavers:
+        what = f"{config.leavers} of {config.peers} peers left"
     if missed:
         attackers = counted(missed, "attacker", "attackers")
-        what += f", {attackers} stayed undetected ({config['attack']})"
-    return f"Recovery on {config['dataset']}: {what}"
+        what += f", {attackers} stayed undetected ({config.attack})"
+    return f"Recovery on {config.dataset}: {what}"
 
 
-def sentences(runs: SeedRuns) -> list[str]:
+def sentences(runs: SeedResults) -> list[str]:
     """Return the summary: the setting, what was reached, at what cost, and what was seen."""
     made = [_setting(runs), _reached(runs), _cost(runs), *_others(runs), _seen(runs)]
     return [sentence for sentence in [*made, *_cautions(runs)] if sentence]
 
 
-def key(runs: SeedRuns) -> int:
+def key(runs: SeedResults) -> int:
     """Return which sentence says most: what was reached, after the setting, where ours ran."""
     return int(OURS in runs.methods)
 
 
-def facts(runs: SeedRuns) -> list[Fact]:
+def facts(runs: SeedResults) -> list[Fact]:
     """Return the few numbers to look at first; none where our method did not run."""
     if OURS not in runs.methods:
         return []
@@ -62,13 +62,13 @@ def facts(runs: SeedRuns) -> list[Fact]:
             Fact(value=percent(after), label="backdoor success", note=f"before: {percent(before)}")
         )
     exact = f"{_rounds(runs, OURS):,.0f}"
-    made.append(Fact(value=exact, label="exact rounds", note=f"of {runs.config['rounds']:,}"))
+    made.append(Fact(value=exact, label="exact rounds", note=f"of {runs.config.rounds:,}"))
     alone = _individual(runs, OURS)
     note = f"only sums over {runs.kept} peers" if not alone else "opened one by one"
     return [*made, Fact(value=f"{alone:,.0f}", label="single peers’ updates seen", note=note)]
 
 
-def divergences(runs: SeedRuns) -> list[str]:
+def divergences(runs: SeedResults) -> list[str]:
     """Say which methods diverged, why, and what their numbers are of."""
     told = []
     for name in runs.methods:
@@ -85,48 +85,46 @@ def divergences(runs: SeedRuns) -> list[str]:
     return told
 
 
-def _setting(runs: SeedRuns) -> str:
+def _setting(runs: SeedResults) -> str:
     config, kept = runs.config, runs.kept
     told = (
-        f"{config['peers']} peers trained a model ({config['model']}) on {config['dataset']} for "
-        f"{config['rounds']:,} rounds; "
+        f"{config.peers} peers trained a model ({config.model}) on {config.dataset} for "
+        f"{config.rounds:,} rounds; "
     )
-    did = (
-        "planted a backdoor" if config["attack"] == "backdoor" else f"attacked ({config['attack']})"
-    )
-    missed, accused = config.get("undetected", 0), config.get("accused", 0)
-    if config["malicious"]:
-        told += f"{config['malicious']} of them {did}, "
+    did = "planted a backdoor" if config.attack == "backdoor" else f"attacked ({config.attack})"
+    missed, accused = config.undetected, config.accused
+    if config.malicious:
+        told += f"{config.malicious} of them {did}, "
         told += f"{missed} more stayed undetected, " if missed else ""
         if accused:
             honest = counted(accused, "honest one was", "honest ones were")
             told += f"{honest} removed by mistake, "
         return f"{told}and the {kept} kept peers repaired it."
-    if config["leavers"]:
-        told += f"{config['leavers']} of them left, and the {kept} others forgot them"
+    if config.leavers:
+        told += f"{config.leavers} of them left, and the {kept} others forgot them"
     else:
         told += "nobody was removed"
     told += f"; {missed} of those who stayed {did} and went undetected" if missed else ""
     return f"{told}."
 
 
-def _reached(runs: SeedRuns) -> str:
+def _reached(runs: SeedResults) -> str:
     if OURS not in runs.methods:
         return ""
     average = f"On average over {len(runs.seeds)} seeds, " if len(runs.seeds) > 1 else ""
     told = f"{average}PDLRecover reached {percent(runs.value(OURS, 'accuracy'))}"
     if REFERENCE in runs.methods:
         told += f" against {percent(runs.value(REFERENCE, 'accuracy'))} of retraining"
-    told += f", with {_rounds(runs, OURS):,.0f} of {runs.config['rounds']:,} exact rounds; "
+    told += f", with {_rounds(runs, OURS):,.0f} of {runs.config.rounds:,} exact rounds; "
     before, after = (runs.value(name, "attack_success") for name in (POISONED, OURS))
     if before is None or after is None:
-        which = "poisoned" if runs.config["malicious"] else "original"
+        which = "poisoned" if runs.config.malicious else "original"
         return f"{told}the {which} model had {percent(runs.value(POISONED, 'accuracy'))}."
     verb = "fell" if after < before else "went"
     return f"{told}the backdoor {verb} from {percent(before)} to {percent(after)}."
 
 
-def _cost(runs: SeedRuns) -> str:
+def _cost(runs: SeedResults) -> str:
     if OURS not in runs.methods or REFERENCE not in runs.methods:
         return ""
     ours, theirs = (runs.value(name, "gradient_evaluations") or 0 for name in (OURS, REFERENCE))
@@ -137,7 +135,7 @@ def _cost(runs: SeedRuns) -> str:
     )
 
 
-def _others(runs: SeedRuns) -> list[str]:
+def _others(runs: SeedResults) -> list[str]:
     """Name who did better than ours without the backdoor, and who left the backdoor in place."""
     if OURS not in runs.methods:
         return []
@@ -158,7 +156,7 @@ def _others(runs: SeedRuns) -> list[str]:
     return told
 
 
-def _stayed(runs: SeedRuns, method: str) -> bool:
+def _stayed(runs: SeedResults, method: str) -> bool:
     """Say whether a method has left the backdoor in place.
 
     Where retraining is there, only what is above its success counts, for some inputs with the
@@ -175,17 +173,17 @@ def _stayed(runs: SeedRuns, method: str) -> bool:
     return has.value > max(BACKDOOR_MARGIN, STAYED * had.value)
 
 
-def _rounds(runs: SeedRuns, method: str) -> float:
+def _rounds(runs: SeedResults, method: str) -> float:
     found = runs.exact_rounds(method)
     return 0 if found is None else found.value
 
 
-def _spent(runs: SeedRuns, method: str) -> str:
+def _spent(runs: SeedResults, method: str) -> str:
     rounds = counted(round(_rounds(runs, method)), "exact round", "exact rounds")
     return f"{method} ({percent(runs.value(method, 'accuracy'))} with {rounds})"
 
 
-def _seen(runs: SeedRuns) -> str:
+def _seen(runs: SeedResults) -> str:
     alone = [name for name in runs.methods if _individual(runs, name)]
     if not alone:
         return "Only sums over many peers were opened: nobody’s own update was seen."
@@ -193,9 +191,9 @@ def _seen(runs: SeedRuns) -> str:
     return f"Single peers’ updates were opened by {listed(how)}; the others opened only sums."
 
 
-def _cautions(runs: SeedRuns) -> list[str]:
+def _cautions(runs: SeedResults) -> list[str]:
     told = divergences(runs)
-    if runs.removed == 1:
+    if len(runs.config.removed) == 1:
         told.append(
             "One peer was removed: what was opened with and without it differs by its own updates, "
             "so those can be computed."
@@ -205,6 +203,6 @@ def _cautions(runs: SeedRuns) -> list[str]:
     return told
 
 
-def _individual(runs: SeedRuns, method: str) -> float:
-    found = runs.mean(method, "opened", "individual", "openings")
+def _individual(runs: SeedResults, method: str) -> float:
+    found = runs.individual_openings(method)
     return 0 if found is None else found.value

@@ -3,8 +3,9 @@
 Rules:
 
 - A cell is one config. Its result is kept in `cache/<digest>`, where the digest is of the config
-  without its methods, and of the source of everything that results depend on. So a cell is run
-  again when either has changed, and more methods can be added to one that is there.
+  without its methods, and of the code of everything that results depend on: its files may be moved,
+  formatted and documented otherwise. So a cell is run again when either has changed, and more
+  methods can be added to one that is there.
 - A cache belongs to one data folder: what the files contain is not looked at.
 - An entry that cannot be read, is of another config, or is not complete is not trusted: it is run
   again, or goes on where it was. Anything else that fails, a full disk, a method with a mistake in
@@ -18,6 +19,7 @@ Rules:
   the times of methods within one cell can be compared.
 """
 
+import ast
 import hashlib
 import json
 import os
@@ -35,7 +37,8 @@ from pdlrecover.adversary import ATTACKS
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import POISONED, Record, begin, is_done, run, stored
+from pdlrecover.experiments.experiment.result import POISONED, Result
+from pdlrecover.experiments.experiment.run import begin, is_done, run, stored
 from pdlrecover.files import alone, write_whole
 from pdlrecover.recovery.methods import entry_of
 
@@ -71,7 +74,7 @@ def run_cells(
     data_dir: Path | None = None,
     watcher: Watcher | None = None,
     workers: int | None = None,
-) -> list[Record]:
+) -> list[Result]:
     """Return the results of all configs, in their order; run what is not in the cache yet."""
     missing = {
         key: config
@@ -84,7 +87,7 @@ def run_cells(
     return [result for result in cached(configs, folder) if result is not None]
 
 
-def cached(configs: Sequence[Config], folder: Path) -> list[Record | None]:
+def cached(configs: Sequence[Config], folder: Path) -> list[Result | None]:
     """Return what is in the cache of these configs; None where a run is missing or not done."""
     return [_cached(config, folder / key_of(config)) for config in configs]
 
@@ -98,15 +101,42 @@ def key_of(config: Config) -> str:
 
 @remembered
 def source_digest() -> str:
-    """Return a digest of the source that results depend on."""
+    """Return a digest of the code and of the libraries that results depend on."""
     root = Path(pdlrecover.__file__).parent
-    digest = hashlib.sha256()
-    for name in sources():
-        digest.update(name.encode())
-        digest.update((root / name).read_bytes())
-    for library in LIBRARIES:
-        digest.update(f"{library} {version(library)}".encode())
-    return digest.hexdigest()
+    libraries = [f"{library} {version(library)}" for library in LIBRARIES]
+    codes = {code_of((root / name).read_text("utf-8")) for name in sources()}
+    return hashlib.sha256("\n".join([*libraries, *sorted(codes)]).encode()).hexdigest()
+
+
+def code_of(source: str) -> str:
+    """Return what a file computes, as text: nothing of its place, its form and its prose.
+
+    Comments and strings that stand alone, as docstrings do, are left out. What is imported counts,
+    in any order, and of this package's modules only the names: the modules may move.
+    """
+    code = _Code()
+    tree = code.visit(ast.parse(source))
+    return "\n".join([*sorted(code.imported), ast.dump(tree)])
+
+
+class _Code(ast.NodeTransformer):
+    """Takes docstrings and imports out of a tree, and notes what was imported."""
+
+    def __init__(self) -> None:
+        self.imported: set[str] = set()
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.imported |= {ast.dump(name) for name in node.names}
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        place = "" if module.split(".")[0] == pdlrecover.__name__ else module
+        self.imported |= {f"{place} {ast.dump(name)}" for name in node.names}
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        value = node.value
+        prose = isinstance(value, ast.Constant) and isinstance(value.value, str)
+        return None if prose else node
 
 
 def sources() -> list[str]:
@@ -128,7 +158,7 @@ def _merged(configs: Sequence[Config]) -> dict[str, Config]:
     return cells
 
 
-def _cached(config: Config, place: Path) -> Record | None:
+def _cached(config: Config, place: Path) -> Result | None:
     """Return a result that is complete and of this config, with its methods only, or None."""
     try:
         result = stored(config, place)
@@ -137,7 +167,7 @@ def _cached(config: Config, place: Path) -> Record | None:
     if result is None or not is_done(result, config):
         return None
     asked = (POISONED, *config.methods)
-    return {**result, "methods": {name: result["methods"][name] for name in asked}}
+    return replace(result, methods={name: result.methods[name] for name in asked})
 
 
 def _run_missing(
@@ -180,7 +210,7 @@ def _effort(config: Config) -> int:
     return config.rounds * config.peers * (1 + len(config.methods))
 
 
-def _run_one(config: Config, place: Path, data_dir: Path | None) -> Record:
+def _run_one(config: Config, place: Path, data_dir: Path | None) -> Result:
     """Run one cell; what is there and cannot be gone on with is thrown away."""
     with alone(place):
         if (found := _cached(config, place)) is not None:
@@ -223,8 +253,8 @@ def _borrow(config: Config, place: Path) -> None:
     (place / "models").mkdir(parents=True, exist_ok=True)
     for model in models:
         shutil.copy2(model, place / "models")
-    entries = {name: {**found["methods"][name], "borrowed_from": key} for name in names}
-    begin(config, place, entries)
+    methods = {name: replace(found.methods[name], borrowed_from=key) for name in names}
+    begin(config, place, methods)
 
 
 class _Note:

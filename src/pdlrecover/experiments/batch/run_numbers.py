@@ -8,56 +8,65 @@ commands with one folder, the second waits for the first to write.
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.experiment.run import Record
+from pdlrecover.experiments.experiment.result import MethodNumbers, Result, as_record, as_type
 from pdlrecover.files import alone, make_folder, read_text, write_whole
 
 NAME = "runs.jsonl"
-LEFT_OUT = ("curve", "opened", "liars")
 DIGITS = 6
 
 
-def add_runs(records: Sequence[Record], folder: Path) -> Path:
+@dataclass(frozen=True, kw_only=True)
+class RunNumbers:
+    """The numbers of one run."""
+
+    config: dict[str, Any]
+    """The settings, without the methods; those of earlier versions may be in it."""
+    versions: dict[str, str]
+    methods: dict[str, MethodNumbers]
+
+    @property
+    def identity(self) -> str:
+        """What tells this run from others."""
+        return json.dumps(self.config, sort_keys=True)
+
+
+def add_runs(results: Sequence[Result], folder: Path) -> Path:
     """Write these runs into the folder's file, and keep the others that are in it."""
     make_folder(folder, RecordError)
     path = folder / NAME
     with alone(path):
-        runs = {_identity(run): run for run in read_runs(path)} if path.exists() else {}
-        for record in records:
-            run = _plain(record)
-            known = runs.get(_identity(run), {"methods": {}})
-            runs[_identity(run)] = {**run, "methods": {**known["methods"], **run["methods"]}}
-        lines = (f"{json.dumps(runs[key])}\n" for key in sorted(runs))
-        write_whole(path, "".join(lines), RecordError)
+        runs = {run.identity: run for run in read_runs(path)} if path.exists() else {}
+        for run in map(_numbers, results):
+            known = runs.get(run.identity, run).methods
+            runs[run.identity] = replace(run, methods={**known, **run.methods})
+        lines = (json.dumps(as_record(runs[key])) for key in sorted(runs))
+        write_whole(path, "".join(f"{line}\n" for line in lines), RecordError)
     return path
 
 
-def read_runs(path: Path) -> list[Record]:
+def read_runs(path: Path) -> list[RunNumbers]:
     """Return the runs of a file."""
     text = read_text(path, RecordError)
     try:
-        return [json.loads(line) for line in text.splitlines()]
+        lines = text.splitlines()
+        return [as_type(json.loads(line), RunNumbers, f"run {i}") for i, line in enumerate(lines)]
     except ValueError as error:
         raise RecordError(f"{path} is damaged: {error}; delete it to write it again") from error
 
 
-def _plain(record: Record) -> Record:
-    config = {key: value for key, value in record["config"].items() if key != "methods"}
-    methods = {
-        name: {key: _rounded(value) for key, value in entry.items() if key not in LEFT_OUT}
-        for name, entry in record["methods"].items()
-    }
-    return {"config": config, "versions": record["versions"], "methods": methods}
+def _numbers(result: Result) -> RunNumbers:
+    """Return the numbers of a result, rounded."""
+    record = as_record(result)
+    del record["config"]["methods"]
+    return as_type({**record, "methods": _rounded(record["methods"])}, RunNumbers, "a result")
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(each) for key, each in value.items()}
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
-
-
-def _identity(run: Record) -> str:
-    return json.dumps(run["config"], sort_keys=True)

@@ -1,7 +1,8 @@
 """A method's curve of accuracy, measured while it runs."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
+from pdlrecover.experiments.experiment.result import Curve
 from pdlrecover.experiments.experiment.world import World, measure
 from pdlrecover.recovery.requests import Stepped, Vector
 
@@ -19,8 +20,8 @@ class Progress(Protocol):
         """Show that a method is done."""
 
 
-class Curve:
-    """Watches a method: measures the model now and then, and tells the progress.
+class CurveObserver:
+    """Observes a method: measures the model now and then, and reports the progress.
 
     It counts the method's own steps: one that starts over goes on counting.
     """
@@ -30,9 +31,7 @@ class Curve:
         self._last = 0
         self.model: Vector = world.federation.simulated_peers.updates.model.initial
         """The latest."""
-        self.rounds: list[int] = []
-        self.accuracy: list[float] = []
-        self.attack_success: list[float | None] = []
+        self.curve = Curve(round=[], accuracy=[], attack_success=[])
 
     def __call__(self, step: Stepped) -> None:
         """Take note of a round."""
@@ -41,27 +40,19 @@ class Curve:
         if (self._last - 1) % self._world.config.evaluate_every == 0:
             self.measure(self._last, step.model)
         if self._progress:
-            latest = self.accuracy[-1] if self.accuracy else None
+            latest = self.curve.accuracy[-1] if self.curve.accuracy else None
             self._progress.step(self._name, self._last, latest)
 
     def finish(self, model: Vector) -> None:
         """Take note of the last model."""
-        if not self.rounds or self.rounds[-1] != self._last:
+        if self.curve.round[-1:] != [self._last]:
             self.measure(self._last, model)
         if self._progress:
-            self._progress.step(self._name, self._last, self.accuracy[-1])
+            self._progress.step(self._name, self._last, self.curve.accuracy[-1])
 
     def measure(self, round: int, model: Vector) -> None:
         """Measure a model on the test part, without and with the trigger."""
-        found = measure(self._world, model)
-        self.rounds.append(round)
-        self.accuracy.append(found["accuracy"])
-        self.attack_success.append(found["attack_success"])
-
-    def record(self) -> dict[str, Any]:
-        """Return the curve for a result record."""
-        return {
-            "round": self.rounds,
-            "accuracy": self.accuracy,
-            "attack_success": self.attack_success,
-        }
+        scores = measure(self._world, model)
+        self.curve.round.append(round)
+        self.curve.accuracy.append(scores.accuracy)
+        self.curve.attack_success.append(scores.attack_success)

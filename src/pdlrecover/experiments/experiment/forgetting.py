@@ -11,9 +11,12 @@ Next to it stands the backdoor's success above that of retraining, which need no
 """
 
 import math
-from typing import Any
+from dataclasses import replace
+
+import msgspec
 
 from pdlrecover.engines.simulated_peers import SimulatedPeers
+from pdlrecover.experiments.experiment.result import POISONED, Losses, MethodResult
 from pdlrecover.learning import Dataset, mean_loss
 from pdlrecover.recovery.methods import METHODS, REFERENCE
 from pdlrecover.recovery.requests import Vector
@@ -22,17 +25,15 @@ TELLING = 0.02
 """The least that the original must remember, in nats, for a share of it to tell anything:
 models that never saw the removed data differ from retraining by half of that."""
 
-Entry = dict[str, Any]
-
 
 def losses(
     simulated_peers: SimulatedPeers, dataset: Dataset, removed: tuple[int, ...], weights: Vector
-) -> Entry:
+) -> Losses:
     """Return a model's mean loss on held-out data, weighted, and on the removed peers' data."""
     model = simulated_peers.updates.model
     samples = simulated_peers.batches.samples_of(removed)
     if not len(samples):
-        return {"held_out_loss": None, "removed_loss": None}
+        return Losses(held_out_loss=None, removed_loss=None)
     x, y = simulated_peers.x[samples], simulated_peers.y[samples]
     held_out, counted = 0.0, 0
     test_x, test_y = dataset.test_x, dataset.test_y
@@ -42,10 +43,10 @@ def losses(
             count = int((y == label).sum())
             held_out += count * mean_loss(model, weights, test_x[same], test_y[same])
             counted += count
-    return {
-        "held_out_loss": _finite(held_out / counted) if counted else None,
-        "removed_loss": _finite(mean_loss(model, weights, x, y)),
-    }
+    return Losses(
+        held_out_loss=_finite(held_out / counted) if counted else None,
+        removed_loss=_finite(mean_loss(model, weights, x, y)),
+    )
 
 
 def _finite(value: float) -> float | None:
@@ -53,19 +54,25 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def add_forgetting(methods: dict[str, Entry], original: str) -> None:
-    """Add `remembered` and `attack_success_above_retrain` to every entry; None without a value."""
+def with_forgetting(methods: dict[str, MethodResult]) -> dict[str, MethodResult]:
+    """Return the results with `remembered` and `attack_success_above_retrain` filled in."""
     retrain = methods.get(REFERENCE)
-    for name, entry in methods.items():
-        entry["remembered"] = entry["attack_success_above_retrain"] = None
-        if retrain is None:
-            continue
-        if is_scored(name):
-            entry["remembered"] = remembered(entry, methods[original], retrain)
-        if entry["attack_success"] is not None and retrain["attack_success"] is not None:
-            entry["attack_success_above_retrain"] = (
-                entry["attack_success"] - retrain["attack_success"]
-            )
+    if retrain is None:
+        return methods
+    return {name: _compared(name, one, methods[POISONED], retrain) for name, one in methods.items()}
+
+
+def _compared(
+    name: str, one: MethodResult, original: MethodResult, retrain: MethodResult
+) -> MethodResult:
+    above = None
+    if one.attack_success is not None and retrain.attack_success is not None:
+        above = one.attack_success - retrain.attack_success
+    return replace(
+        one,
+        remembered=remembered(one, original, retrain) if is_scored(name) else None,
+        attack_success_above_retrain=above,
+    )
 
 
 def is_scored(name: str) -> bool:
@@ -74,17 +81,17 @@ def is_scored(name: str) -> bool:
     return entry is None or entry.scored
 
 
-def remembered(entry: Entry, original: Entry, retrain: Entry) -> float | None:
+def remembered(one: MethodResult, original: MethodResult, retrain: MethodResult) -> float | None:
     """Return how much of the removed peers' data a model remembers: the original 1, retrain 0."""
-    gaps = [gap(each) for each in (entry, original, retrain)]
-    if None in gaps:
+    ours, first, last = gap(one), gap(original), gap(retrain)
+    if ours is None or first is None or last is None:
         return None
-    of_entry, of_original, of_retrain = (each for each in gaps if each is not None)
-    scale = of_original - of_retrain
-    return (of_entry - of_retrain) / scale if scale >= TELLING else None
+    return (ours - last) / (first - last) if first - last >= TELLING else None
 
 
-def gap(entry: Entry | None) -> float | None:
+def gap(one: MethodResult | None) -> float | None:
     """Return the loss on held-out data minus that on the removed peers' data."""
-    lost, found = ((entry or {}).get(key) for key in ("removed_loss", "held_out_loss"))
-    return None if lost is None or found is None else float(found - lost)
+    held_out = None if one is None else one.held_out_loss
+    if one is None or held_out is None or held_out is msgspec.UNSET or one.removed_loss is None:
+        return None
+    return held_out - one.removed_loss

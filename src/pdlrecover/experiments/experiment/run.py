@@ -19,28 +19,30 @@ import math
 import platform
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pdlrecover.engines.trained_model import TrainedModel
-from pdlrecover.errors import HistoryError, PlanError, RangeError
+from pdlrecover.errors import HistoryError, PlanError, RangeError, RecordError
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.curve import Curve, Progress
-from pdlrecover.experiments.experiment.forgetting import add_forgetting, losses
+from pdlrecover.experiments.experiment.curve import CurveObserver, Progress
+from pdlrecover.experiments.experiment.forgetting import losses, with_forgetting
+from pdlrecover.experiments.experiment.result import (
+    FORMAT,
+    POISONED,
+    MethodResult,
+    Result,
+    as_record,
+    read_result,
+)
 from pdlrecover.experiments.experiment.world import World, build, measure
 from pdlrecover.files import read_json, write_json
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.methods import OURS, REFERENCE, Settings, entry_of, parse
 from pdlrecover.recovery.requests import Vector
-
-POISONED = "poisoned"
-"""The name of the original run among the results."""
-FORMAT = 1
-
-Record = dict[str, Any]
 
 
 def run(
@@ -49,13 +51,12 @@ def run(
     *,
     data_dir: Path | None = None,
     progress: Progress | None = None,
-) -> Record:
+) -> Result:
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
     out.mkdir(parents=True, exist_ok=True)
-    result = stored(config, out) or _fresh_record(config)
+    result = stored(config, out) or _fresh(config)
     if is_done(result, config):
         return result
-    result["config"] = config.record()
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
     try:
         world.federation.check_removal(
@@ -66,36 +67,32 @@ def run(
     except PlanError:
         world.federation.history.discard()
         raise
-    result["complete"] = False
-    _write(out, result)
-    _keep(out, POISONED, _train(world, progress, result))
-    result["dataset_note"] = world.dataset.note
-    _write(out, result)
+    result = _write(out, replace(result, config=config, complete=False))
+    result = _write(out, _train(world, out, result, progress))
     for name in _ordered(config.methods):
-        if name not in result["methods"]:
-            _keep(out, name, _recover(world, name, result, progress))
-            _write(out, result)
-    if REFERENCE in result["methods"]:
+        if name not in result.methods:
+            found = _recover(world, name, out, result, progress)
+            result = _write(out, replace(result, methods={**result.methods, name: found}))
+    methods = dict(result.methods)
+    if REFERENCE in methods:
         retrained = _kept(out, REFERENCE)
-        for name, entry in result["methods"].items():
+        for name, one in methods.items():
             distance = norm(_kept(out, name) - retrained)
-            entry["distance_to_retrain"] = distance if math.isfinite(distance) else None
-    add_forgetting(result["methods"], POISONED)
+            finite = distance if math.isfinite(distance) else None
+            methods[name] = replace(one, distance_to_retrain=finite)
     world.federation.history.discard()
-    result["complete"] = True
-    _write(out, result)
-    return result
+    return _write(out, replace(result, methods=with_forgetting(methods), complete=True))
 
 
-def begin(config: Config, out: Path, methods: Record) -> None:
+def begin(config: Config, out: Path, methods: dict[str, MethodResult]) -> None:
     """Write a record that `run` goes on from: these methods are there already."""
     out.mkdir(parents=True, exist_ok=True)
-    _write(out, {**_fresh_record(config), "methods": methods})
+    _write(out, replace(_fresh(config), methods=methods))
 
 
-def is_done(result: Record, config: Config) -> bool:
-    """Say whether a record has all that is asked for."""
-    return result["complete"] and all(name in result["methods"] for name in config.methods)
+def is_done(result: Result, config: Config) -> bool:
+    """Say whether a result has all that is asked for."""
+    return result.complete and all(name in result.methods for name in config.methods)
 
 
 def _ordered(methods: Sequence[str]) -> list[str]:
@@ -123,37 +120,47 @@ def _kept(out: Path, name: str) -> Vector:
     return weights
 
 
-def _train(world: World, progress: Progress | None, result: Record) -> TrainedModel:
+def _train(world: World, out: Path, result: Result, progress: Progress | None) -> Result:
+    """Train the original model, and keep it; return the result with it."""
     config = world.config
-    curve = Curve(world, POISONED, progress)
+    observer = CurveObserver(world, POISONED, progress)
     if progress:
         progress.start(POISONED, config.rounds)
     found = len(world.federation.history.sums)
     state = world.federation.train(
-        config.rounds, config.learning_rate, optimizer=config.optimizer, observer=curve
+        config.rounds, config.learning_rate, optimizer=config.optimizer, observer=observer
     )
-    entry = {**_entry(world, state, curve), "rounds_from_history": found}
-    result["methods"].setdefault(POISONED, entry)
-    if not found:  # the updates of earlier rounds are not seen again
-        result["clipped_updates"] = world.federation.simulated_peers.clipped
+    trained = replace(_measured(world, state, observer), rounds_from_history=found)
+    clipped = world.federation.simulated_peers.clipped
     if progress:
         progress.end(POISONED)
-    return state
+    _keep(out, POISONED, state)
+    return replace(
+        result,
+        methods={**result.methods, POISONED: result.methods.get(POISONED, trained)},
+        # the updates of earlier rounds are not seen again
+        clipped_updates=result.clipped_updates if found else clipped,
+        dataset_note=world.dataset.note,
+    )
 
 
-def _recover(world: World, name: str, result: Record, progress: Progress | None) -> TrainedModel:
+def _recover(
+    world: World, name: str, out: Path, result: Result, progress: Progress | None
+) -> MethodResult:
+    """Recover by a method, and keep its model; return what is to be said of it."""
     config = world.config
-    curve = Curve(world, name, progress)
-    used = result["methods"].get(OURS, {}).get("exact_rounds")
+    observer = CurveObserver(world, name, progress)
+    ours = result.methods.get(OURS)
     settings = Settings(
         options=config.options,
-        budget=used,
+        budget=None if ours is None else ours.exact_rounds,
         accelerated_rounds=config.accelerated_rounds,
         batch_size=config.batch_size,
         noise_seed=config.seed,
     )
     if progress:
         progress.start(name, config.rounds)
+    diverged = None
     try:
         state = world.federation.recover(
             world.removed,
@@ -162,66 +169,58 @@ def _recover(world: World, name: str, result: Record, progress: Progress | None)
             faults=config.faults,
             settings=settings,
             accept_differencing=config.accept_differencing,
-            observer=curve,
+            observer=observer,
         )
     except RangeError as error:
-        state = world.federation.unfinished(curve.model)
-        result["methods"][name] = {**_entry(world, state, curve), "diverged": str(error)}
-    else:
-        result["methods"][name] = _entry(world, state, curve)
+        state, diverged = world.federation.unfinished(observer.model), str(error)
+    found = replace(_measured(world, state, observer), diverged=diverged)
     if progress:
         progress.end(name)
-    return state
+    _keep(out, name, state)
+    return found
 
 
-def _entry(world: World, state: TrainedModel, curve: Curve) -> Record:
-    """Return what the record says of one method."""
-    curve.finish(state.weights)
-    return {
-        **measure(world, state.weights),
-        **losses(world.federation.simulated_peers, world.dataset, world.removed, state.weights),
-        "distance_to_retrain": None,
-        **state.ledger.record(),
-        "commit": _commit(),
-        "curve": curve.record(),
-    }
+def _measured(world: World, state: TrainedModel, observer: CurveObserver) -> MethodResult:
+    observer.finish(state.weights)
+    return MethodResult.measured(
+        measure(world, state.weights),
+        losses(world.federation.simulated_peers, world.dataset, world.removed, state.weights),
+        state.ledger.totals(),
+        seconds=state.ledger.split_seconds(),
+        curve=observer.curve,
+        commit=_commit(),
+    )
 
 
-def _fresh_record(config: Config) -> Record:
-    return {
-        "format": FORMAT,
-        "config": config.record(),
-        "seed": config.seed,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("pdlrecover", "torch", "numpy", "cryptography")},
-        },
-        "commit": _commit(),
-        "complete": False,
-        "methods": {},
-    }
+def _fresh(config: Config) -> Result:
+    names = ("pdlrecover", "torch", "numpy", "cryptography")
+    versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
+    return Result(config=config, seed=config.seed, versions=versions, commit=_commit(), methods={})
 
 
-def stored(config: Config, out: Path) -> Record | None:
-    """Return the record of an earlier run of the same config, or None if there is none."""
+def stored(config: Config, out: Path) -> Result | None:
+    """Return the result of an earlier run of the same config, or None if there is none."""
     path = out / "result.json"
     if not path.exists():
         return None
-    found: Record = read_json(path, HistoryError, damaged="delete it to run again")
-    if not isinstance(found, dict):
+    record = read_json(path, HistoryError, damaged="delete it to run again")
+    if not isinstance(record, dict):
         raise HistoryError(f"{path} is no result; delete it to run again")
-    if found.get("format") != FORMAT:
+    if record.get("format") != FORMAT:
         raise HistoryError(
-            f"{path} has format {found.get('format')}, and this version writes {FORMAT}; give "
+            f"{path} has format {record.get('format')}, and this version writes {FORMAT}; give "
             "another --out, or delete it"
         )
-    if found.get("digest") != _digest(found):
+    if record.pop("digest", None) != _digest(record):
         raise HistoryError(
             f"{path} is damaged, or of an earlier version: its digest is not of what it says; give "
             "another --out, or delete it"
         )
-    mine, theirs = config.record(), dict(found["config"])
-    mine.pop("methods"), theirs.pop("methods")
+    try:
+        found = read_result(record)
+    except RecordError as error:
+        raise HistoryError(f"{path} cannot be gone on with: {error}; delete it") from error
+    mine, theirs = config.record(), {**record["config"], "methods": list(config.methods)}
     if mine != theirs:
         differing = sorted(key for key in mine if mine[key] != theirs.get(key))
         raise HistoryError(
@@ -231,15 +230,16 @@ def stored(config: Config, out: Path) -> Record | None:
     return found
 
 
-def _digest(result: Record) -> str:
-    """Return the digest of a record, without the one it may have."""
-    rest = {key: value for key, value in result.items() if key != "digest"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+def _digest(record: dict[str, object]) -> str:
+    """Return the digest of a record that has none yet."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def _write(out: Path, result: Record) -> None:
-    result["digest"] = _digest(result)
-    write_json(out / "result.json", result, HistoryError, indent=1)
+def _write(out: Path, result: Result) -> Result:
+    record = as_record(result)
+    record["digest"] = _digest(record)
+    write_json(out / "result.json", record, HistoryError, indent=1)
+    return result
 
 
 def _commit() -> str | None:

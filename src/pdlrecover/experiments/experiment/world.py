@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pdlrecover.adversary import NO_ATTACK, Attack, attack_success
 from pdlrecover.adversary import build as build_attack
 from pdlrecover.engines.simulated_peers import simulate_peers
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.result import Scores
 from pdlrecover.federation import Federation
 from pdlrecover.learning import Dataset, accuracy, load, partition
 from pdlrecover.learning.models import build as build_model
@@ -82,11 +82,11 @@ def build(
     )
 
 
-def measure(world: World, weights: Vector) -> dict[str, Any]:
+def measure(world: World, weights: Vector) -> Scores:
     """Return accuracy and backdoor success of a model on the test part."""
     model = world.federation.simulated_peers.updates.model
     test = world.dataset.test_x, world.dataset.test_y
-    return {
-        "accuracy": accuracy(model, weights, *test),
-        "attack_success": attack_success(model, weights, *test, world.attack),
-    }
+    return Scores(
+        accuracy=accuracy(model, weights, *test),
+        attack_success=attack_success(model, weights, *test, world.attack),
+    )

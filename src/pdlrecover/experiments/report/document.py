@@ -4,26 +4,19 @@ A reproduction returns a `Document`; the page, the terminal and the docs are mad
 record is JSON, so that a page can be drawn again without running anything.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from pdlrecover.decode import decode
+from pdlrecover.engines.ledger import Openings
 from pdlrecover.errors import RecordError
 
 Number = float | int
 """Both are named, so that a whole number that is read stays one."""
 Cell = str | float | int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Opening:
-    """What a ledger says of one kind of openings."""
-
-    openings: int
-    numbers: int
-    """How many numbers were opened in all."""
-    of: str
-    """Whose: those of one peer, or sums."""
+Row = dict[str, Cell]
+"""A table's row, by the keys of its columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +57,19 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table: programs find it by its key, people by its heading."""
+
+    key: str
+    heading: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows of cells; numbers stay numbers, so that tables sort and tests can read them."""
 
     title: str
-    columns: list[str]
+    columns: list[Column]
     rows: list[list[Cell]]
     command: str
     note: str = ""
@@ -76,6 +77,30 @@ class Table:
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise RecordError(f"a row of {self.title!r} does not have {len(self.columns)} cells")
+        if len(set(self.keys)) < len(self.columns):
+            raise RecordError(f"two columns of {self.title!r} have the same key")
+
+    @classmethod
+    def from_rows(
+        cls, *, title: str, columns: list[Column], rows: Iterable[Row], command: str, note: str = ""
+    ) -> Self:
+        """Make a table of rows that are given by key; keys without a column are left out."""
+        cells = [[row[column.key] for column in columns] for row in rows]
+        return cls(title=title, columns=columns, rows=cells, command=command, note=note)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the columns."""
+        return [column.key for column in self.columns]
+
+    @property
+    def headings(self) -> list[str]:
+        """The headings of the columns."""
+        return [column.heading for column in self.columns]
+
+    def by_key(self) -> list[Row]:
+        """Return the rows, each by the keys of the columns."""
+        return [dict(zip(self.keys, row, strict=True)) for row in self.rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +125,8 @@ class Document:
     facts: list[Fact] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    ledger: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By method: what it opened, as in the result records: {kind: {openings, numbers, of}}."""
+    ledger: dict[str, dict[str, Openings]] = field(default_factory=dict)
+    """By method and kind: what it opened, as in the results."""
     note: str = ""
     """Where it comes from: versions, commit, seeds."""
 
@@ -115,7 +140,19 @@ class Document:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """Return what `record` wrote down; raise RecordError if a part is of another type."""
-        document = decode(cls, record, RecordError)
-        decode(dict[str, dict[str, Opening]], document.ledger, RecordError, where="ledger")
-        return document
+        """Return what `record` wrote down; raise RecordError if a part is of another type.
+
+        Documents of earlier versions have no keys: there each heading stands for its key.
+        """
+        tables = record.get("tables")
+        if isinstance(tables, list):
+            record = {**record, "tables": [_keyed(table) for table in tables]}
+        return decode(cls, record, RecordError)
+
+
+def _keyed(table: Any) -> Any:
+    columns = table.get("columns") if isinstance(table, dict) else None
+    if not isinstance(columns, list):
+        return table
+    named = [{"key": c, "heading": c} if isinstance(c, str) else c for c in columns]
+    return {**table, "columns": named}

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.report.document import Figure, Series
 from pdlrecover.experiments.report.palette import NAMED, Look, Pair, css, is_ours, looks
 from pdlrecover.experiments.report.simulation_document import documents_from_result
@@ -91,7 +92,7 @@ def runtime() -> str:
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
 
 
-def draw_curves(result: dict[str, Any], path: Path) -> Path:
+def draw_curves(result: Result, path: Path) -> Path:
     """Draw accuracy, and backdoor success where there is one, of every method by rounds."""
     return draw_panels(documents_from_result(result)[0].figures, path)
 

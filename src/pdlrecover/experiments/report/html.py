@@ -20,8 +20,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from pdlrecover.engines.ledger import Openings
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.document import Cell, Document, Fact, Figure, Table
+from pdlrecover.experiments.report.document import Cell, Column, Document, Fact, Figure, Table
 from pdlrecover.experiments.report.figures import config, page_chart, runtime
 from pdlrecover.experiments.report.ledger import picture
 from pdlrecover.experiments.report.palette import is_ours, style
@@ -31,7 +32,7 @@ SCRIPTS = ("chart.js", "table.js", "page.js")
 SEVERAL = "PDLRecover report"
 """The title of a page with more than one document."""
 METHOD = "method"
-"""The heading of columns that name methods."""
+"""The key of columns that name methods."""
 LONG = 40
 """Tables of more rows are folded."""
 HELD = 5
@@ -155,7 +156,7 @@ def _table(table: Table, *, folded: bool = True) -> str:
     kinds = [_kind(each, column, held) for column, each in enumerate(places)]
     head = "".join(
         f'<th scope="col" aria-sort="none"{kind}><button type="button">{escape(name)}</button></th>'
-        for name, kind in zip(table.columns, kinds, strict=True)
+        for name, kind in zip(table.headings, kinds, strict=True)
     )
     body = "".join(_row(row, places, kinds, _is_ours(table, row)) for row in table.rows)
     made = (
@@ -174,15 +175,15 @@ def _table(table: Table, *, folded: bool = True) -> str:
 
 def _held(table: Table) -> int:
     """Return how many columns say what a row is: those up to the method, or the first."""
-    place = table.columns.index(METHOD) if METHOD in table.columns else 0
+    place = table.keys.index(METHOD) if METHOD in table.keys else 0
     return place + 1 if place < HELD else 1
 
 
 def _is_ours(table: Table, row: Sequence[Cell]) -> bool:
     """Say whether a row is of our method, by the column that names methods."""
     return any(
-        heading == METHOD and isinstance(cell, str) and is_ours(cell)
-        for heading, cell in zip(table.columns, row, strict=True)
+        key == METHOD and isinstance(cell, str) and is_ours(cell)
+        for key, cell in zip(table.keys, row, strict=True)
     )
 
 
@@ -198,12 +199,14 @@ def _row(
     return f"<tr{_ours(ours)}>{''.join(cells)}</tr>"
 
 
-def _ledger(ledger: dict[str, dict[str, Any]]) -> str:
+def _ledger(ledger: dict[str, dict[str, Openings]]) -> str:
     table = Table(
         title="Openings",
-        columns=["method", "opened", "openings", "numbers", "of"],
+        columns=[
+            Column(key=key, heading=key) for key in (METHOD, "opened", "openings", "numbers", "of")
+        ],
         rows=[
-            [method, kind, entry["openings"], entry["numbers"], entry["of"]]
+            [method, kind, entry.openings, entry.numbers, entry.of]
             for method, opened in ledger.items()
             for kind, entry in opened.items()
         ],
@@ -251,7 +254,7 @@ def _places(table: Table, column: int) -> int | None:
         return None
     if all(float(number).is_integer() for number in numbers):
         return 0
-    if "%" in table.columns[column]:
+    if "%" in table.headings[column]:
         return 1
     typical = sorted(number for number in numbers if number)[sum(map(bool, numbers)) // 2]
     given = max(len(str(number).partition(".")[2]) for number in numbers)

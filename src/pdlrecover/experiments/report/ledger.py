@@ -9,12 +9,11 @@ import math
 import re
 from collections import Counter
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from pdlrecover.engines.ledger import Openings
 from pdlrecover.experiments.report.palette import is_ours
 
-Opened = dict[str, dict[str, Any]]
-"""What a method opened: {kind: {openings, numbers, of}}."""
 KINDS = ("fresh sums", "stored sums", "directions", "dot products", "removed sums", "individual")
 LANES = {
     "kept": "One sum over all kept peers",
@@ -56,10 +55,10 @@ def lane_of(of: str) -> str:
     return next((lane for said, lane in WORDINGS.items() if re.fullmatch(said, of)), "other")
 
 
-def picture(ledger: dict[str, Opened]) -> str:
+def picture(ledger: dict[str, dict[str, Openings]]) -> str:
     """Return the picture of a ledger: methods down, kinds of openings across."""
     found = {Column("single", "individual")} | {
-        Column(lane_of(entry["of"]), kind)
+        Column(lane_of(entry.of), kind)
         for opened in ledger.values()
         for kind, entry in opened.items()
     }
@@ -78,25 +77,25 @@ def picture(ledger: dict[str, Opened]) -> str:
     )
 
 
-def _method(name: str, opened: Opened, columns: list[Column]) -> str:
-    kept = (re.match(r"(\d+) kept", entry["of"]) for entry in opened.values())
+def _method(name: str, opened: dict[str, Openings], columns: list[Column]) -> str:
+    kept = (re.match(r"(\d+) kept", entry.of) for entry in opened.values())
     peers = next((f"{int(found[1]):,} peers" for found in kept if found), "")
     head = f'<th scope="row">{escape(name)}<small>{peers}</small></th>'
     ours = ' class="ours"' if is_ours(name) else ""
     return f"<tr{ours}>{head}{''.join(_cell(opened, column) for column in columns)}</tr>"
 
 
-def _cell(opened: Opened, column: Column) -> str:
+def _cell(opened: dict[str, Openings], column: Column) -> str:
     """Return a drawing and counts; for nothing a dash, and words if it is no single update."""
     entry = opened.get(column.kind)
     title = f' data-kind="{escape(column.title())}"'
-    if entry is None or not entry["openings"] or lane_of(entry["of"]) != column.lane:
+    if entry is None or not entry.openings or lane_of(entry.of) != column.lane:
         nothing = "none" if column.lane == "single" else "–"
         return f'<td class="{column.lane} nothing"{title}><small>{nothing}</small></td>'
     return (
-        f'<td class="{column.lane}"{title}><div>{_peers(column.lane, entry["openings"])}'
-        f'<span><b class="count {column.lane}">{entry["openings"]:,}</b>'
-        f'<small>{_compact(entry["numbers"])}<span class="unit"> numbers</span></small>'
+        f'<td class="{column.lane}"{title}><div>{_peers(column.lane, entry.openings)}'
+        f'<span><b class="count {column.lane}">{entry.openings:,}</b>'
+        f'<small>{_compact(entry.numbers)}<span class="unit"> numbers</span></small>'
         "</span></div></td>"
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.experiment.run import FORMAT, Record
+from pdlrecover.experiments.experiment.result import Result, read_result
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.report.simulation_document import documents_from_result
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
@@ -24,15 +24,14 @@ def read_documents(paths: Sequence[Path]) -> list[Document]:
 
     Reproductions follow in the paper's order, then others as they come.
     """
-    results: list[Record] = []
+    results: list[Result] = []
     documents: list[Document] = []
     for file in [file for path in paths for file in _files(path)]:
         found = read_json(file, RecordError, damaged="make it again, or leave it out")
         record = found if isinstance(found, dict) else {}
         try:
             if {"methods", "config"} <= record.keys():
-                _check_result(record)
-                results.append(record)
+                results.append(_checked_result(record))
             elif {"figures", "tables", "summary"} <= record.keys():
                 documents.append(Document.from_record(record))
             else:
@@ -65,14 +64,12 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _check_result(record: Record) -> None:
-    """Raise if a result is of another version, has no method yet, or lacks what a page shows."""
-    if record.get("format") != FORMAT:
-        raise RecordError(f"it is of format {record.get('format')}, and this reads {FORMAT}")
-    if not record["methods"]:
+def _checked_result(record: object) -> Result:
+    """Return a result; raise if it is of another version, or has no method yet."""
+    result = read_result(record)
+    if not result.methods:
         raise RecordError("no method in it is done yet")
-    for document in documents_from_result(record):
-        Document.from_record(document.record())
+    return result
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.recovery.methods import METHODS, OURS, REFERENCE
 
 Pair = tuple[str, str]

@@ -1,35 +1,36 @@
-"""The document of a result record: curves, a table, the ledger, and what they say."""
+"""The document of an experiment's results: curves, a table, the ledger, and what they say."""
 
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
+from pdlrecover.engines.ledger import Openings
 from pdlrecover.experiments.analysis.promises import above
 from pdlrecover.experiments.analysis.results import Mean
-from pdlrecover.experiments.analysis.seeds import SeedRuns, by_experiment
+from pdlrecover.experiments.analysis.seeds import SeedResults, by_experiment
 from pdlrecover.experiments.analysis.summary import facts, headline, key, sentences
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import Record
-from pdlrecover.experiments.report.document import Cell, Document, Figure, Series, Table
+from pdlrecover.experiments.experiment.result import NumberName, RateName, Result
+from pdlrecover.experiments.report.document import Cell, Column, Document, Figure, Series, Table
 from pdlrecover.experiments.report.format import listed
 
-CURVES = {"accuracy": "Accuracy", "attack_success": "Backdoor success"}
+CURVES: dict[RateName, str] = {"accuracy": "Accuracy", "attack_success": "Backdoor success"}
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of the table: its heading, where its values are from, and how they are shown."""
+class Measure:
+    """A column of numbers: its key and heading, where its values are from, how they are shown."""
 
-    title: str
-    of: Callable[[SeedRuns, str], Mean | None]
+    key: str
+    heading: str
+    of: Callable[[SeedResults, str], Mean | None]
     factor: float = 1
     spread: bool = False
     """The spread over the seeds gets a column of its own."""
     idle: bool = False
     """Left out also where every value is 0."""
 
-    def mean(self, runs: SeedRuns, method: str) -> Mean | None:
+    def mean(self, runs: SeedResults, method: str) -> Mean | None:
         """Return a method's value, scaled; None if a seed has none."""
         found = self.of(runs, method)
         if found is None or found.count < len(runs):
@@ -37,55 +38,56 @@ class Column:
         return Mean(self.factor * found.value, self.factor * found.spread, found.count)
 
 
-def _at(*path: str) -> Callable[[SeedRuns, str], Mean | None]:
-    return lambda runs, method: runs.mean(method, *path)
+def _at(number: NumberName) -> Callable[[SeedResults, str], Mean | None]:
+    return lambda runs, method: runs.mean(method, number)
 
 
-COLUMNS = (
-    Column("accuracy (%)", _at("accuracy"), 100, spread=True),
-    Column("backdoor success (%)", _at("attack_success"), 100, spread=True),
-    Column("backdoor above retrain (points)", above, 100, spread=True),
-    Column("remembered", SeedRuns.remembered, spread=True),
-    Column("exact rounds", SeedRuns.exact_rounds),
-    Column("asked for by the guard", _at("fallback_rounds"), idle=True),
-    Column("gradient evaluations", _at("gradient_evaluations")),
-    Column("seconds", SeedRuns.seconds),
-    Column("MB sent per peer", _at("bytes_per_peer"), 1e-6),
-    Column("distance to retraining", _at("distance_to_retrain")),
+ABOVE = "attack_success_above_retrain"
+MEASURES = (
+    Measure("accuracy", "accuracy (%)", _at("accuracy"), 100, spread=True),
+    Measure("attack_success", "backdoor success (%)", _at("attack_success"), 100, spread=True),
+    Measure(ABOVE, "backdoor above retrain (points)", above, 100, spread=True),
+    Measure("remembered", "remembered", SeedResults.remembered, spread=True),
+    Measure("exact_rounds", "exact rounds", SeedResults.exact_rounds),
+    Measure("fallback_rounds", "asked for by the guard", _at("fallback_rounds"), idle=True),
+    Measure("gradient_evaluations", "gradient evaluations", _at("gradient_evaluations")),
+    Measure("seconds", "seconds", SeedResults.seconds),
+    Measure("megabytes", "MB sent per peer", _at("bytes_per_peer"), 1e-6),
+    Measure("distance_to_retrain", "distance to retraining", _at("distance_to_retrain")),
 )
 """What the table shows; a column without any value is left out."""
 
 
-def documents_from_result(*results: Record) -> list[Document]:
-    """Return the documents of result records; those that differ only in their seed make one."""
+def documents_from_result(*results: Result) -> list[Document]:
+    """Return the documents of results; those that differ only in their seed make one."""
     return [_document(runs) for runs in by_experiment(results)]
 
 
-def command(config: Record) -> str:
+def command(config: Config) -> str:
     """Return the command that runs a config: every flag that is not at its default."""
     defaults = Config().record()
     words = ["pdlrecover", "simulate"]
-    for name, value in config.items():
+    for name, value in config.record().items():
         flag = f"--{name.replace('_', '-')}"
         if name == "methods":
             words += [flag, ",".join(value)]
         elif value is True:
             words.append(flag)
-        elif value is not None and value != defaults.get(name):
+        elif value is not None and value != defaults[name]:
             words += [flag, str(value)]
     return shlex.join(words)
 
 
-def _document(runs: SeedRuns) -> Document:
-    commands = "\n".join(command(record["config"]) for record in runs)
+def _document(runs: SeedResults) -> Document:
+    commands = "\n".join(command(result.config) for result in runs)
     return Document(
-        name=runs.config["dataset"],
+        name=runs.config.dataset,
         title=headline(runs),
         summary=sentences(runs),
         key=key(runs),
         facts=facts(runs),
         figures=[
-            figure for key in CURVES for figure in [_figure(runs, key, commands)] if figure.series
+            figure for rate in CURVES for figure in [_figure(runs, rate, commands)] if figure.series
         ],
         tables=[_table(runs, commands)],
         ledger={name: _opened(runs, name) for name in runs.methods},
@@ -93,13 +95,13 @@ def _document(runs: SeedRuns) -> Document:
     )
 
 
-def _figure(runs: SeedRuns, key: str, commands: str) -> Figure:
-    lines = [runs.curve(name, key) for name in runs.methods]
+def _figure(runs: SeedResults, rate: RateName, commands: str) -> Figure:
+    lines = [runs.curve(name, rate) for name in runs.methods]
     note = f"Means over {len(runs)} seeds, and one standard deviation to each side."
     return Figure(
-        title=CURVES[key],
+        title=CURVES[rate],
         x="round",
-        y=f"{CURVES[key].lower()} (%)",
+        y=f"{CURVES[rate].lower()} (%)",
         series=[_banded(line, len(runs)) for line in lines if line],
         command=commands,
         note=note if len(runs) > 1 else "",
@@ -110,25 +112,25 @@ def _banded(line: Series, seeds: int) -> Series:
     return line if seeds > 1 else replace(line, spread=None)
 
 
-def _table(runs: SeedRuns, commands: str) -> Table:
-    columns: list[str] = ["method"]
+def _table(runs: SeedResults, commands: str) -> Table:
+    columns = [Column(key="method", heading="method")]
     cells: list[list[Cell]] = [list(runs.methods)]
-    for column in COLUMNS:
-        found = [column.mean(runs, name) for name in runs.methods]
-        if not any(mean is not None and (mean.value or not column.idle) for mean in found):
+    for measure in MEASURES:
+        found = [measure.mean(runs, name) for name in runs.methods]
+        if not any(mean is not None and (mean.value or not measure.idle) for mean in found):
             continue
-        columns.append(column.title)
+        columns.append(Column(key=measure.key, heading=measure.heading))
         cells.append([None if mean is None else mean.value for mean in found])
-        if len(runs) > 1 and column.spread:
-            columns.append(f"± {column.title}")
+        if len(runs) > 1 and measure.spread:
+            columns.append(Column(key=f"{measure.key}_spread", heading=f"± {measure.heading}"))
             cells.append([None if mean is None else mean.spread for mean in found])
     failed = [sum(map(bool, runs.diverged(name))) for name in runs.methods]
     if any(failed):
-        columns.append("diverged")
+        columns.append(Column(key="diverged", heading="diverged"))
         several = f" of {len(runs)} seeds" if len(runs) > 1 else ""
         cells.append([(f"{n}{several}" if several else "yes") if n else None for n in failed])
     notes = []
-    if "remembered" in columns:
+    if any(column.key == "remembered" for column in columns):
         notes.append("Remembered, of the removed peers’ data: the original model 1, retraining 0.")
     if len(runs) > 1:
         notes.append(f"Means over {len(runs)} seeds; ± is the standard deviation.")
@@ -141,36 +143,35 @@ def _table(runs: SeedRuns, commands: str) -> Table:
     )
 
 
-def _opened(runs: SeedRuns, method: str) -> dict[str, Any]:
+def _opened(runs: SeedResults, method: str) -> dict[str, Openings]:
     """Return what a method opened; counts are averaged over the seeds, and stay whole numbers."""
-    found = runs.values(method, "opened")
-    kinds = list(dict.fromkeys(kind for opened in found for kind in opened))
+    every = [one.opened for one in runs.entries(method)]
+    kinds = dict.fromkeys(kind for opened in every for kind in opened)
+    found = {kind: [opened[kind] for opened in every if kind in opened] for kind in kinds}
     return {
-        kind: {
-            **{
-                key: round(sum(opened.get(kind, {}).get(key, 0) for opened in found) / len(found))
-                for key in ("openings", "numbers")
-            },
-            "of": next(opened[kind]["of"] for opened in found if kind in opened),
-        }
-        for kind in kinds
+        kind: Openings(
+            openings=round(sum(each.openings for each in some) / len(every)),
+            numbers=round(sum(each.numbers for each in some) / len(every)),
+            of=some[0].of,
+        )
+        for kind, some in found.items()
     }
 
 
-def _origin(runs: SeedRuns) -> str:
+def _origin(runs: SeedResults) -> str:
     """Return the seeds, how it ran, and with which versions."""
     seeds = listed([str(seed) for seed in runs.seeds])
     dealt = "shares were dealt and opened"
-    if runs.config["clear"]:
+    if runs.config.clear:
         dealt = "shares were not dealt (--clear), which gives the same numbers"
     parts = [f"{'Seed' if len(runs.seeds) == 1 else 'Seeds'} {seeds}", dealt]
     for name in ("pdlrecover", "python", "torch", "numpy"):
-        if found := _distinct(record.get("versions", {}).get(name) for record in runs):
+        if found := _distinct(result.versions.get(name) for result in runs):
             parts.append(f"{name} {listed(found)}")
-    if commits := _distinct(record.get("commit") for record in runs):
+    if commits := _distinct(result.commit for result in runs):
         parts.append(f"commit {listed(commits)}")
-    notes = _distinct(record.get("dataset_note") for record in runs)
-    return " ".join(f"{told}." for told in ["; ".join(parts), *notes])
+    notes = _distinct(result.dataset_note for result in runs)
+    return " ".join(f"{part}." for part in ["; ".join(parts), *notes])
 
 
 def _distinct(values: Iterable[str | None]) -> list[str]:

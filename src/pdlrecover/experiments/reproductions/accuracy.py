@@ -5,26 +5,33 @@ from collections.abc import Callable
 from pdlrecover.experiments.analysis.promises import above, gap, points
 from pdlrecover.experiments.analysis.results import Results, number, percent
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import POISONED
-from pdlrecover.experiments.report.document import Cell, Document, Figure, Table
+from pdlrecover.experiments.experiment.result import POISONED, RateName
+from pdlrecover.experiments.report.document import Document, Figure, Row, Table
 from pdlrecover.experiments.reproductions import paper
-from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import (
+    BLOCKS,
+    Reproduction,
+    columns,
+    command,
+)
 from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS
 
 ALL = (*BASELINES, *(name for name in METHODS if name not in BASELINES))
 """Every method, those that need more than sums last."""
-COLUMNS = [
+COLUMNS = columns(
     "dataset",
     "method",
-    "accuracy (%)",
-    "paper (%)",
-    "backdoor (%)",
-    "backdoor above retrain (points)",
+    "accuracy",
+    "paper",
+    "backdoor",
+    "above_retrain",
     "remembered",
-    "exact rounds",
-    "opens single updates",
-]
+    "exact_rounds",
+    "individual",
+    paper="paper (%)",
+    individual="opens single updates",
+)
 
 
 def _cells(attack: str, methods: tuple[str, ...]) -> Callable[[Scale], list[Config]]:
@@ -39,7 +46,7 @@ def _cells(attack: str, methods: tuple[str, ...]) -> Callable[[Scale], list[Conf
 
 
 def _table_3(scale: Scale, results: Results) -> Document:
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     summary = [_reached(scale, results)]
     for dataset in scale.datasets:
         of = results.where(dataset=dataset)
@@ -47,7 +54,7 @@ def _table_3(scale: Scale, results: Results) -> Document:
             rows.append(_row(dataset, method, of))
         if scale.promised:
             summary += _fedrecover(dataset, of)
-    table = Table(
+    table = Table.from_rows(
         title=f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
         columns=COLUMNS,
         rows=rows,
@@ -95,21 +102,20 @@ def _fedrecover(dataset: str, of: Results) -> list[str]:
     ]
 
 
-def _row(dataset: str, method: str, of: Results) -> list[Cell]:
+def _row(dataset: str, method: str, of: Results) -> Row:
     published = paper.ACCURACY.get(dataset, {}).get(method)
     spent = of.mean(method, "exact_rounds") if method == POISONED else of.exact_rounds(method)
-    opens = of.mean(method, "opened", "individual", "openings")
-    return [
-        dataset,
-        method,
-        of.accuracy(method),
-        None if published is None else round(100 * published, 1),
-        percent(of.mean(method, "attack_success")),
-        points(above(of, method), 1),
-        number(of.remembered(method)),
-        number(spent, 0),
-        "yes" if opens else "no",
-    ]
+    return {
+        "dataset": dataset,
+        "method": method,
+        "accuracy": of.accuracy(method),
+        "paper": None if published is None else round(100 * published, 1),
+        "backdoor": percent(of.mean(method, "attack_success")),
+        "above_retrain": points(above(of, method), 1),
+        "remembered": number(of.remembered(method)),
+        "exact_rounds": number(spent, 0),
+        "individual": "yes" if of.individual_openings(method) else "no",
+    }
 
 
 def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Reproduction:
@@ -117,11 +123,11 @@ def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Rep
         figures = []
         for dataset in scale.datasets:
             of = results.where(dataset=dataset)
-            panels = [("accuracy", "accuracy (%)")]
+            panels: list[tuple[RateName, str]] = [("accuracy", "accuracy (%)")]
             if attack != LEAVERS:
                 panels.append(("attack_success", "backdoor success (%)"))
-            for key, label in panels:
-                series = [s for m in (POISONED, *methods) if (s := of.curve(m, key)) is not None]
+            for rate, label in panels:
+                series = [s for m in (POISONED, *methods) if (s := of.curve(m, rate)) is not None]
                 figures.append(
                     Figure(
                         title=f"{dataset}: {label} by round",

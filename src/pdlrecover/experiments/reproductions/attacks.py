@@ -15,9 +15,15 @@ from pdlrecover.adversary import WAITING
 from pdlrecover.experiments.analysis.promises import above, gap, gaps, holds, points, word
 from pdlrecover.experiments.analysis.results import Mean, Results, number, percent
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import POISONED
-from pdlrecover.experiments.report.document import Cell, Document, Table
-from pdlrecover.experiments.reproductions.reproduction import BLOCKS, SHORT, Reproduction, command
+from pdlrecover.experiments.experiment.result import POISONED
+from pdlrecover.experiments.report.document import Document, Row, Table
+from pdlrecover.experiments.reproductions.reproduction import (
+    BLOCKS,
+    SHORT,
+    Reproduction,
+    columns,
+    command,
+)
 from pdlrecover.experiments.reproductions.scale import ATTACKS, LEAVERS, Scale
 from pdlrecover.experiments.reproductions.verdicts import by_cell, count, headline
 from pdlrecover.recovery.methods import BASELINES, OURS
@@ -32,26 +38,30 @@ EASY = ("backdoor", LEAVERS)
 """Run with all seeds after SGD, too, as the tables and curves of the paper are."""
 EASY_SHARE = 0.7
 """Where the history is worth most, this share of what the rival needs is allowed."""
-COLUMNS = [
+COLUMNS = columns(
     "optimizer",
     "dataset",
     "attack",
     "method",
-    "accuracy (%)",
-    "minus retrain (points)",
-    "spread of that",
-    "worst seed (points)",
-    "backdoor (%)",
-    "above retrain (points)",
+    "accuracy",
+    "minus_retrain",
+    "spread",
+    "worst_seed",
+    "backdoor",
+    "above_retrain",
     "remembered",
-    "exact rounds",
-    "MB sent per peer",
+    "exact_rounds",
+    "megabytes",
     "seeds",
     "allowed",
     "holds",
-    "allowed by the need here",
-    "holds by it",
-]
+    "allowed_here",
+    "holds_here",
+    spread="spread of that",
+    above_retrain="above retrain (points)",
+    allowed_here="allowed by the need here",
+    holds_here="holds by it",
+)
 
 
 def _cells(scale: Scale) -> list[Config]:
@@ -88,9 +98,7 @@ def of_attack(results: Results, attack: str) -> Results:
     if attack == LEAVERS:
         return results.where(malicious=0, undetected=0)
     return Results(
-        r
-        for r in results.where(attack=attack)
-        if r["config"]["malicious"] or r["config"]["undetected"]
+        r for r in results.where(attack=attack) if r.config.malicious or r.config.undetected
     )
 
 
@@ -103,42 +111,42 @@ def needed(scale: Scale, cells: list[Results]) -> int | None:
 
 def megabytes(of: Results, method: str) -> Mean | None:
     """Return what a peer sends in a recovery, in MB, shares counted."""
-    sent = [r["methods"][method].get("bytes_per_peer") for r in of if method in r["methods"]]
-    return Mean.of([b / 1e6 for b in sent if b is not None])
+    return of.mean_of(method, lambda one: one.bytes_per_peer / 1e6)
 
 
 def _left(of: Results) -> bool:
     """Say whether honest peers left."""
-    return bool(of[0]["config"]["leavers"])
+    return bool(of[0].config.leavers)
 
 
-def _row(of: Results, method: str, attack: str, allowed: float, here: float | None) -> list[Cell]:
-    config, lost = of[0]["config"], gap(of, method)
+def _row(of: Results, method: str, attack: str, allowed: float, here: float | None) -> Row:
+    config, lost = of[0].config, gap(of, method)
     judged = method.split(":")[0] in JUDGED
-    return [
-        config["optimizer"],
-        config["dataset"],
-        attack,
-        method,
-        of.accuracy(method),
-        points(lost),
-        points(lost.spread) if lost and lost.count > 1 else None,
-        points(min(gaps(of, method), default=None)),
-        percent(of.mean(method, "attack_success")),
-        points(above(of, method), 1),
-        number(of.remembered(method)),
-        number(of.mean(method, "exact_rounds"), 1),
-        number(megabytes(of, method), 0),
-        len(of),
-        round(allowed) if judged else None,
-        word(holds(of, method, allowed, left=_left(of))) if judged else None,
-        round(here) if judged and here is not None else None,
-        word(holds(of, method, here, left=_left(of))) if judged and here is not None else None,
-    ]
+    limits = {"": allowed, "_here": here} if judged else {"": None, "_here": None}
+    row: Row = {
+        "optimizer": config.optimizer,
+        "dataset": config.dataset,
+        "attack": attack,
+        "method": method,
+        "accuracy": of.accuracy(method),
+        "minus_retrain": points(lost),
+        "spread": points(lost.spread) if lost and lost.count > 1 else None,
+        "worst_seed": points(min(gaps(of, method), default=None)),
+        "backdoor": percent(of.mean(method, "attack_success")),
+        "above_retrain": points(above(of, method), 1),
+        "remembered": number(of.remembered(method)),
+        "exact_rounds": number(of.mean(method, "exact_rounds"), 1),
+        "megabytes": number(megabytes(of, method), 0),
+        "seeds": len(of),
+    }
+    for which, most in limits.items():
+        verdict = None if most is None else holds(of, method, most, left=_left(of))
+        row |= {f"allowed{which}": most and round(most), f"holds{which}": word(verdict)}
+    return row
 
 
 def _document(scale: Scale, results: Results) -> Document:
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     notes: list[str] = []
     for optimizer in ("adam", "sgd"):
         cells = [
@@ -147,8 +155,8 @@ def _document(scale: Scale, results: Results) -> Document:
             for attack in ALL
             if (of := of_attack(results.where(optimizer=optimizer, dataset=dataset), attack))
         ]
-        limit, told = _limit(scale, optimizer, [of for attack, of in cells if attack != WAITING])
-        notes.append(told)
+        limit, reason = _limit(scale, optimizer, [of for attack, of in cells if attack != WAITING])
+        notes.append(reason)
         for attack, of in cells:
             own = (needed(scale, [of]) or scale.adam_rounds) if optimizer == "adam" else None
             for method in (POISONED, *_methods(scale, optimizer)):
@@ -156,7 +164,7 @@ def _document(scale: Scale, results: Results) -> Document:
                 most = scale.adam_rounds if share is None else share * limit
                 here = None if share is None or own is None else share * own
                 rows.append(_row(of, method, attack, most, here))
-    table = Table(
+    table = Table.from_rows(
         title="Every method under every attack",
         columns=COLUMNS,
         rows=rows,
@@ -191,14 +199,14 @@ def _limit(scale: Scale, optimizer: str, cells: list[Results]) -> tuple[float, s
         allowed = scale.exact_share * scale.rounds
         return allowed, f"After SGD {allowed:g} exact rounds are allowed, of {scale.rounds}."
     found = needed(scale, cells)
-    told = (
+    reason = (
         f"After Adam accelerated retraining needs {found} of {scale.adam_rounds} exact rounds to "
         f"hold in every cell (those of {WAITING} are not counted: retraining is attacked there)."
         if found
         else "After Adam accelerated retraining does not hold in every cell even with "
         f"{max(rivals(scale))} of {scale.adam_rounds} exact rounds."
     )
-    return float(found or scale.adam_rounds), told
+    return float(found or scale.adam_rounds), reason
 
 
 REPRODUCTION = Reproduction(

@@ -3,25 +3,27 @@
 from pdlrecover.experiments.analysis.promises import above, gap, holds, points, word
 from pdlrecover.experiments.analysis.results import Results, line, number
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import POISONED
-from pdlrecover.experiments.report.document import Cell, Document, Figure, Table
+from pdlrecover.experiments.experiment.result import POISONED, RateName
+from pdlrecover.experiments.report.document import Column, Document, Figure, Row, Table
 from pdlrecover.experiments.reproductions import paper
-from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import (
+    BLOCKS,
+    Reproduction,
+    columns,
+    command,
+)
 from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
 
 METHODS = (REFERENCE, OURS, "historical")
 COUNTED = [
-    "dataset",
-    "m",
-    *(f"{method} (%)" for method in (POISONED, *METHODS)),
-    *(f"paper: {method} (%)" for method in (POISONED, *METHODS)),
-    "minus retrain (points)",
-    "backdoor above retrain (points)",
-    "remembered",
-    "exact rounds",
-    "seeds",
-    "holds",
+    *columns("dataset", "m"),
+    *(Column(key=method, heading=f"{method} (%)") for method in (POISONED, *METHODS)),
+    *(
+        Column(key=f"paper_{method}", heading=f"paper: {method} (%)")
+        for method in (POISONED, *METHODS)
+    ),
+    *columns("minus_retrain", "above_retrain", "remembered", "exact_rounds", "seeds", "holds"),
 ]
 NOTE = (
     "The paper's numbers are those of its text, where it says around. Its attacked model loses "
@@ -35,7 +37,7 @@ STEPS = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
 def _by_count(name: str, title: str, attack: str) -> Reproduction:
     key = "leavers" if attack == LEAVERS else "malicious"
 
-    def cells(scale: Scale) -> list[Config]:
+    def configs(scale: Scale) -> list[Config]:
         return [
             scale.config(dataset, seed, m, attack=attack, methods=METHODS)
             for dataset in scale.datasets
@@ -48,11 +50,11 @@ def _by_count(name: str, title: str, attack: str) -> Reproduction:
         xs = [float(m) for m in scale.counts]
         for dataset in scale.datasets:
             of = [results.where(dataset=dataset, **{key: m}) for m in scale.counts]
-            panels = [("accuracy", "accuracy (%)")]
+            panels: list[tuple[RateName, str]] = [("accuracy", "accuracy (%)")]
             if attack != LEAVERS:
                 panels.append(("attack_success", "backdoor success (%)"))
-            for path, label in panels:
-                series = [line(m, xs, [r.mean(m, path) for r in of]) for m in (POISONED, *METHODS)]
+            for rate, label in panels:
+                series = [line(m, xs, [r.mean(m, rate) for r in of]) for m in (POISONED, *METHODS)]
                 figures.append(
                     Figure(
                         title=f"{dataset}: {label} by the number removed",
@@ -68,38 +70,43 @@ def _by_count(name: str, title: str, attack: str) -> Reproduction:
             for m in scale.counts
             if (some := results.where(dataset=dataset, **{key: m}))
         ]
-        kept = [row[-1] == "yes" for row in rows]
-        place = COUNTED.index("minus retrain (points)")
-        gaps = [float(found) for row in rows if (found := row[place]) is not None]
+        kept = [row["holds"] == "yes" for row in rows]
+        gaps = [float(found) for row in rows if (found := row["minus_retrain"]) is not None]
         summary = [
             f"PDLRecover minus retraining: {min(gaps):+.2f} to {max(gaps):+.2f} points.",
             f"It keeps its promises in {sum(kept)} of {len(kept)} settings: within 0.5 points, the "
             f"backdoor within 2, at most {scale.exact_share:g} of the rounds exact.",
         ]
-        table = Table(
-            title=title, columns=COUNTED, rows=rows, command=command(name, scale), note=NOTE
+        table = Table.from_rows(
+            title=title,
+            columns=COUNTED,
+            rows=rows,
+            command=command(name, scale),
+            note=NOTE,
         )
         return Document(name=name, title=title, summary=summary, figures=figures, tables=[table])
 
-    return Reproduction(name=name, title=title, cells=cells, document=document)
+    return Reproduction(name=name, title=title, cells=configs, document=document)
 
 
-def _count_row(scale: Scale, dataset: str, m: int, of: Results) -> list[Cell]:
+def _count_row(scale: Scale, dataset: str, m: int, of: Results) -> Row:
     allowed = scale.exact_share * scale.rounds
-    left = bool(of[0]["config"]["leavers"])
-    published = [paper.by_count(dataset, each, m, left=left) for each in (POISONED, *METHODS)]
-    return [
-        dataset,
-        m,
-        *(of.accuracy(method) for method in (POISONED, *METHODS)),
-        *(None if each is None else round(100 * each) for each in published),
-        points(gap(of, "pdlrecover")),
-        points(above(of, "pdlrecover"), 1),
-        number(of.remembered("pdlrecover")),
-        number(of.mean("pdlrecover", "exact_rounds"), 1),
-        len(of),
-        word(holds(of, "pdlrecover", allowed, left=left)),
-    ]
+    left = bool(of[0].config.leavers)
+    row: Row = {
+        "dataset": dataset,
+        "m": m,
+        "minus_retrain": points(gap(of, "pdlrecover")),
+        "above_retrain": points(above(of, "pdlrecover"), 1),
+        "remembered": number(of.remembered("pdlrecover")),
+        "exact_rounds": number(of.mean("pdlrecover", "exact_rounds"), 1),
+        "seeds": len(of),
+        "holds": word(holds(of, "pdlrecover", allowed, left=left)),
+    }
+    for method in (POISONED, *METHODS):
+        published = paper.by_count(dataset, method, m, left=left)
+        row[method] = of.accuracy(method)
+        row[f"paper_{method}"] = None if published is None else round(100 * published)
+    return row
 
 
 def _variants(scale: Scale) -> dict[str, list[tuple[int, str]]]:

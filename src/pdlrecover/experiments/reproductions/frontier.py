@@ -17,11 +17,11 @@ from pdlrecover.experiments.analysis.promises import above, gap, holds, points
 from pdlrecover.experiments.analysis.results import Results, kept, number, work
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import is_scored
-from pdlrecover.experiments.experiment.run import Record
-from pdlrecover.experiments.report.document import Cell, Document, Figure, Series, Table
+from pdlrecover.experiments.experiment.result import MethodResult, NumberName
+from pdlrecover.experiments.report.document import Document, Figure, Row, Series, Table
 from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions.attacks import RIVAL, RIVAL_SHARES
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import Reproduction, columns, command
 from pdlrecover.experiments.reproductions.scale import LEAVERS, TINY_BATCH, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS
 
@@ -36,6 +36,23 @@ ADAM_SHARES = (0.1, 0.2, 0.5)
 RIVAL_ADAM_SHARES = (0.05, 0.1, 0.2, 0.35, *RIVAL_SHARES)
 RIVAL_TINY_SHARES = (0.02, 0.035, 0.05, 0.065, 0.08, 0.1, 0.2)
 """Finer ones for the rival, where it and PDLRecover are near each other."""
+EFFORTS = {
+    "exact_rounds": "exact rounds",
+    "modelled_seconds": "modelled seconds",
+    "seconds": "measured seconds",
+}
+"""By what effort is measured, and how the axes of the figures are called."""
+COLUMNS = columns(
+    "dataset",
+    "original",
+    "removed",
+    "method",
+    "accuracy",
+    "minus_retrain",
+    "above_retrain",
+    "remembered",
+    *EFFORTS,
+)
 BUDGETED = (RIVAL, *(m for m, entry in METHODS.items() if entry.rounds == "budgeted"))
 
 
@@ -75,14 +92,14 @@ ORIGINALS: dict[str, dict[str, Any]] = {
 
 
 def _cells(scale: Scale) -> list[Config]:
-    cells = []
+    configs = []
     for dataset in scale.datasets:
         for values in ORIGINALS.values():
             adam = values["optimizer"] == "adam"
             rounds = scale.adam_rounds if adam else scale.rounds
             for attack in ("backdoor", LEAVERS):
                 for seed in scale.seeds if adam else scale.seeds[:1]:
-                    cells.append(
+                    configs.append(
                         scale.config(
                             dataset,
                             seed,
@@ -91,24 +108,20 @@ def _cells(scale: Scale) -> list[Config]:
                             **values,
                         )
                     )
-    return cells
+    return configs
 
 
-def modelled_seconds(entry: Record, peers: int) -> float:
+def modelled_seconds(one: MethodResult, peers: int) -> float:
     """Return the time of one peer on a network, by the costs above."""
-    opened = entry["opened"]
-    openings = sum(opened.get(kind, {}).get("openings", 0) for kind in VECTORS)
-    trips = opened.get("directions", {}).get("openings", 0) if "dot products" in opened else 0
-    return (
-        EXACT_SECONDS * work(entry, peers)
-        + OPENING_SECONDS * float(openings)
-        + TRIP_SECONDS * float(trips)
-    )
+    counts = {kind: opened.openings for kind, opened in one.opened.items()}
+    openings = sum(counts.get(kind, 0) for kind in VECTORS)
+    trips = counts.get("directions", 0) if "dot products" in counts else 0
+    return EXACT_SECONDS * work(one, peers) + OPENING_SECONDS * openings + TRIP_SECONDS * trips
 
 
 def _document(scale: Scale, results: Results) -> Document:
     figures: list[Figure] = []
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     cheapest: list[str] = []
     best: Counter[str] = Counter()
     for dataset in scale.datasets:
@@ -117,8 +130,8 @@ def _document(scale: Scale, results: Results) -> Document:
                 of = Results(
                     r
                     for r in results.where(dataset=dataset, **values)
-                    if bool(r["config"]["leavers"]) == (attack == LEAVERS)
-                    and (r["config"]["batch_size"] == TINY_BATCH) == ("batch_size" in values)
+                    if bool(r.config.leavers) == (attack == LEAVERS)
+                    and (r.config.batch_size == TINY_BATCH) == ("batch_size" in values)
                 )
                 rounds = scale.adam_rounds if values["optimizer"] == "adam" else scale.rounds
                 methods = _methods_for(rounds, values)
@@ -129,21 +142,9 @@ def _document(scale: Scale, results: Results) -> Document:
                     good = _good(of, methods, attack)
                     cheapest.append(f"{title}: {_cheapest(good)}")
                     best.update([] if good is None else [_first(good).split(":")[0]])
-    table = Table(
+    table = Table.from_rows(
         title="What a given effort buys",
-        columns=[
-            "dataset",
-            "original",
-            "removed",
-            "method",
-            "accuracy (%)",
-            "minus retrain (points)",
-            "backdoor above retrain (points)",
-            "remembered",
-            "exact rounds",
-            "modelled seconds",
-            "seconds",
-        ],
+        columns=COLUMNS,
         rows=rows,
         command=command("frontier", scale),
     )
@@ -166,26 +167,23 @@ def _document(scale: Scale, results: Results) -> Document:
     )
 
 
-def _panels(attack: str) -> list[tuple[str, str, float]]:
-    """Return what is drawn: key, label, and factor."""
-    panels = [("accuracy", "accuracy (%)", 100.0), ("remembered", "remembered", 1.0)]
-    if attack == LEAVERS:
-        return panels
-    return [panels[0], ("attack_success_above_retrain", "backdoor above retrain (points)", 100.0)]
-
-
-EFFORTS = ("exact rounds", "modelled seconds", "measured seconds")
+def _panels(attack: str) -> list[tuple[NumberName | None, str, float]]:
+    """Return what is drawn: which number, None for what is remembered; its label; its factor."""
+    second: tuple[NumberName | None, str, float] = (None, "remembered", 1.0)
+    if attack != LEAVERS:
+        second = ("attack_success_above_retrain", "backdoor above retrain (points)", 100.0)
+    return [("accuracy", "accuracy (%)", 100.0), second]
 
 
 def _figures(
     title: str, of: Results, attack: str, scale: Scale, methods: tuple[str, ...]
 ) -> list[Figure]:
     figures = []
-    for key, label, factor in _panels(attack):
-        for effort in EFFORTS:
+    for shown, label, factor in _panels(attack):
+        for effort, axis in EFFORTS.items():
             families: dict[str, list[tuple[float, float, str]]] = {}
             for name in methods:
-                y = of.remembered(name) if key == "remembered" else of.mean(name, key)
+                y = of.remembered(name) if shown is None else of.mean(name, shown)
                 x = _effort(of, name, effort)
                 if y is not None and x is not None:
                     family, _, plan = name.partition(":")
@@ -202,8 +200,8 @@ def _figures(
             ]
             figures.append(
                 Figure(
-                    title=f"{title}: {label} by {effort}",
-                    x=effort,
+                    title=f"{title}: {label} by {axis}",
+                    x=axis,
                     y=label,
                     series=series,
                     command=command("frontier", scale),
@@ -214,14 +212,14 @@ def _figures(
 
 def _effort(of: Results, name: str, effort: str) -> float | None:
     values = []
-    for record in of:
-        if (entry := record["methods"].get(name)) is not None:
-            peers = kept(record["config"])
+    for result in of:
+        if (one := result.methods.get(name)) is not None:
+            peers = kept(result.config)
             values.append(
                 {
-                    "exact rounds": work(entry, peers),
-                    "modelled seconds": modelled_seconds(entry, peers),
-                    "measured seconds": entry["seconds"]["processor"],
+                    "exact_rounds": work(one, peers),
+                    "modelled_seconds": modelled_seconds(one, peers),
+                    "seconds": one.processor_seconds,
                 }[effort]
             )
     return sum(values) / len(values) if values else None
@@ -229,22 +227,22 @@ def _effort(of: Results, name: str, effort: str) -> float | None:
 
 def _rows(
     dataset: str, original: str, attack: str, of: Results, methods: tuple[str, ...]
-) -> list[list[Cell]]:
-    rows: list[list[Cell]] = []
+) -> list[Row]:
+    rows: list[Row] = []
     for name in methods:
-        efforts = [_effort(of, name, effort) for effort in EFFORTS]
+        efforts = {effort: _effort(of, name, effort) for effort in EFFORTS}
         rows.append(
-            [
-                dataset,
-                original,
-                attack,
-                name,
-                of.accuracy(name),
-                points(gap(of, name)),
-                points(above(of, name), 1),
-                number(of.remembered(name)),
-                *(None if e is None else round(e, 1) for e in efforts),
-            ]
+            {
+                "dataset": dataset,
+                "original": original,
+                "removed": attack,
+                "method": name,
+                "accuracy": of.accuracy(name),
+                "minus_retrain": points(gap(of, name)),
+                "above_retrain": points(above(of, name), 1),
+                "remembered": number(of.remembered(name)),
+                **{effort: None if e is None else round(e, 1) for effort, e in efforts.items()},
+            }
         )
     return rows
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Document
+from pdlrecover.experiments.report.document import Column, Document
 from pdlrecover.experiments.reproductions.scale import Scale
 
 BLOCKS = (
@@ -18,6 +18,15 @@ SHORT = (
     "mean nothing."
 )
 """What to say of verdicts on quick runs."""
+HEADINGS = {
+    "accuracy": "accuracy (%)",
+    "minus_retrain": "minus retrain (points)",
+    "worst_seed": "worst seed (points)",
+    "backdoor": "backdoor (%)",
+    "above_retrain": "backdoor above retrain (points)",
+    "megabytes": "MB sent per peer",
+}
+"""The headings of columns by their keys, where they are not the keys themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,3 +42,9 @@ class Reproduction:
 def command(name: str, scale: Scale) -> str:
     """Return what to type to get a reproduction."""
     return f"pdlrecover reproduce {name}{scale.flags}"
+
+
+def columns(*keys: str, **headings: str) -> list[Column]:
+    """Return columns with these keys, headed as given here, in `HEADINGS`, or by their keys."""
+    known = {**HEADINGS, **headings}
+    return [Column(key=key, heading=known.get(key, key.replace("_", " "))) for key in keys]

@@ -4,9 +4,14 @@ from typing import Any
 
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import Record
-from pdlrecover.experiments.report.document import Cell, Document, Figure, Series, Table
-from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
+from pdlrecover.experiments.experiment.result import Result
+from pdlrecover.experiments.report.document import Document, Figure, Row, Series, Table
+from pdlrecover.experiments.reproductions.reproduction import (
+    BLOCKS,
+    Reproduction,
+    columns,
+    command,
+)
 from pdlrecover.experiments.reproductions.scale import Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
 
@@ -15,6 +20,17 @@ FULL_HIDDEN = (12, 38, 126, 380, 1258)
 """Hidden units of the MLP: 10⁴ to 10⁶ parameters on 28×28 images."""
 QUICK_PEERS = (10, 20, 40)
 QUICK_HIDDEN = (8, 32, 128)
+COLUMNS = columns(
+    "peers",
+    "parameters",
+    "exact_milliseconds",
+    "estimated_milliseconds",
+    "ratio",
+    "megabytes",
+    exact_milliseconds="exact round (ms)",
+    estimated_milliseconds="estimated round (ms)",
+    megabytes="MB sent per peer, exact round",
+)
 PLAN = {"rounds": 24, "preparation": 4, "period": 10, "final": 2}
 
 
@@ -30,36 +46,36 @@ def _cells(scale: Scale) -> list[Config]:
     return by_peers + by_size
 
 
-def round_seconds(record: Record) -> tuple[float, float]:
+def round_seconds(result: Result) -> tuple[float, float]:
     """Return the seconds of an exact and of an estimated round."""
-    retrain, ours = record["methods"]["retrain"], record["methods"]["pdlrecover"]
-    exact = retrain["seconds"]["processor"] / retrain["exact_rounds"]
-    estimated = record["config"]["rounds"] - ours["exact_rounds"]
-    return exact, max(0.0, ours["seconds"]["processor"] - exact * ours["exact_rounds"]) / estimated
+    retrain, ours = result.methods["retrain"], result.methods["pdlrecover"]
+    exact = retrain.processor_seconds / retrain.exact_rounds
+    estimated = result.config.rounds - ours.exact_rounds
+    return exact, max(0.0, ours.processor_seconds - exact * ours.exact_rounds) / estimated
 
 
 def _document(scale: Scale, results: Results) -> Document:
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     lines: dict[str, list[tuple[float, float, float]]] = {"peers": [], "parameters": []}
-    for record in results:
-        config = record["config"]
-        numbers = record["methods"]["retrain"]["opened"]["fresh sums"]["numbers"]
-        parameters = numbers // config["rounds"] - 1
-        exact, estimated = round_seconds(record)
+    ratios = []
+    for result in results:
+        config, retrain = result.config, result.methods["retrain"]
+        parameters = retrain.opened["fresh sums"].numbers // config.rounds - 1
+        exact, estimated = round_seconds(result)
+        ratios.append(round(estimated / exact, 3))
         rows.append(
-            [
-                config["peers"],
-                parameters,
-                round(1000 * exact, 1),
-                round(1000 * estimated, 1),
-                round(estimated / exact, 3),
-                round(record["methods"]["retrain"]["bytes_per_peer"] / config["rounds"] / 1e6, 2),
-            ]
+            {
+                "peers": config.peers,
+                "parameters": parameters,
+                "exact_milliseconds": round(1000 * exact, 1),
+                "estimated_milliseconds": round(1000 * estimated, 1),
+                "ratio": ratios[-1],
+                "megabytes": round(retrain.bytes_per_peer / config.rounds / 1e6, 2),
+            }
         )
-        key = "peers" if config["model"] == "mlp" else "parameters"
-        x = config["peers"] if key == "peers" else parameters
+        key = "peers" if config.model == "mlp" else "parameters"
+        x = config.peers if key == "peers" else parameters
         lines[key].append((float(x), 1000 * exact, 1000 * estimated))
-    ratios = [float(row[4] or 0) for row in rows]
     figures = [
         Figure(
             title=f"Milliseconds of a round by {key}",
@@ -74,16 +90,9 @@ def _document(scale: Scale, results: Results) -> Document:
         )
         for key, points in lines.items()
     ]
-    table = Table(
+    table = Table.from_rows(
         title="One process simulating all peers, one thread, shares dealt and opened",
-        columns=[
-            "peers",
-            "parameters",
-            "exact round (ms)",
-            "estimated round (ms)",
-            "ratio",
-            "MB sent per peer, exact round",
-        ],
+        columns=COLUMNS,
         rows=rows,
         command=command("scaling", scale),
         note="An estimated round is what PDLRecover took beyond its exact rounds, over the number "

@@ -9,31 +9,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pdlrecover.experiments.analysis.promises import above, gap, holds, points, word
-from pdlrecover.experiments.analysis.results import Mean, Results, number, percent
+from pdlrecover.experiments.analysis.results import Results, number, percent
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import POISONED
-from pdlrecover.experiments.report.document import Cell, Document, Table
+from pdlrecover.experiments.experiment.result import POISONED, MethodResult
+from pdlrecover.experiments.report.document import Document, Row, Table
 from pdlrecover.experiments.reproductions.attacks import RIVAL, rivals
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import Reproduction, columns, command
 from pdlrecover.experiments.reproductions.scale import Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
 
 UNBLOCKED = "pdlrecover:block=1"
 """PDLRecover as in the paper: it opens something in every round."""
-COLUMNS = [
+COLUMNS = columns(
     "setting",
     "dataset",
     "method",
-    "accuracy (%)",
-    "minus retrain (points)",
-    "backdoor (%)",
-    "backdoor above retrain (points)",
+    "accuracy",
+    "minus_retrain",
+    "backdoor",
+    "above_retrain",
     "remembered",
-    "exact rounds",
-    "vectors opened",
+    "exact_rounds",
+    "vectors_opened",
     "seeds",
     "holds",
-]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,18 +92,18 @@ def _cells(scale: Scale) -> list[Config]:
 
 
 def _document(scale: Scale, results: Results) -> Document:
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     summary = []
     for setting in SETTINGS:
         for dataset in (d for d in scale.datasets if d in setting.datasets):
-            told = _config(setting, scale, dataset, scale.seeds[0]).record()
-            same = {key: value for key, value in told.items() if key not in ("seed", "methods")}
+            config = _config(setting, scale, dataset, scale.seeds[0])
+            same = {key: v for key, v in vars(config).items() if key not in ("seed", "methods")}
             of = results.where(**same)
             if of:
                 methods = setting.methods(scale)
                 rows += [_row(setting, scale, of, method) for method in (POISONED, *methods)]
                 summary.append(f"{setting.name}, {dataset}: {_reached(of, methods)}.")
-    table = Table(
+    table = Table.from_rows(
         title="One thing changed",
         columns=COLUMNS,
         rows=rows,
@@ -118,39 +118,33 @@ def _document(scale: Scale, results: Results) -> Document:
 def _reached(of: Results, methods: tuple[str, ...]) -> str:
     """Say how far each method is from retraining."""
     gaps = {method: points(gap(of, method)) for method in methods if method != "retrain"}
-    told = [f"{method} {found:+.2f}" for method, found in gaps.items() if found is not None]
-    return f"{', '.join(told)} points from retraining"
+    parts = [f"{method} {found:+.2f}" for method, found in gaps.items() if found is not None]
+    return f"{', '.join(parts)} points from retraining"
 
 
-def _row(setting: Setting, scale: Scale, of: Results, method: str) -> list[Cell]:
+def _row(setting: Setting, scale: Scale, of: Results, method: str) -> Row:
     spent = of.mean(method, "exact_rounds") if method == POISONED else of.exact_rounds(method)
     verdict = holds(of, method, math.inf, left=False)
     judged = scale.promised and method not in (POISONED, REFERENCE)
-    return [
-        setting.name,
-        of[0]["config"]["dataset"],
-        method,
-        of.accuracy(method),
-        points(gap(of, method)),
-        percent(of.mean(method, "attack_success")),
-        points(above(of, method), 1),
-        number(of.remembered(method)),
-        number(spent, 1),
-        number(_vectors(of, method), 0),
-        len(of),
-        word(verdict) if judged else None,
-    ]
+    return {
+        "setting": setting.name,
+        "dataset": of[0].config.dataset,
+        "method": method,
+        "accuracy": of.accuracy(method),
+        "minus_retrain": points(gap(of, method)),
+        "backdoor": percent(of.mean(method, "attack_success")),
+        "above_retrain": points(above(of, method), 1),
+        "remembered": number(of.remembered(method)),
+        "exact_rounds": number(spent, 1),
+        "vectors_opened": number(of.mean_of(method, _vectors), 0),
+        "seeds": len(of),
+        "holds": word(verdict) if judged else None,
+    }
 
 
-def _vectors(of: Results, method: str) -> Mean | None:
+def _vectors(one: MethodResult) -> int:
     """Return how many vectors a method has opened: all openings but those of dot products."""
-    entries = [record["methods"][method] for record in of if method in record["methods"]]
-    return Mean.of(
-        [
-            float(sum(o["openings"] for kind, o in e["opened"].items() if kind != "dot products"))
-            for e in entries
-        ]
-    )
+    return sum(o.openings for kind, o in one.opened.items() if kind != "dot products")
 
 
 REPRODUCTION = Reproduction(

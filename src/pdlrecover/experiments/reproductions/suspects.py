@@ -7,29 +7,36 @@ peers as a share of m are removed with the others.
 from pdlrecover.experiments.analysis.promises import above, gap, points
 from pdlrecover.experiments.analysis.results import Results, line, number, percent
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Cell, Document, Figure, Table
+from pdlrecover.experiments.experiment.result import RateName
+from pdlrecover.experiments.report.document import Document, Figure, Row, Table
 from pdlrecover.experiments.reproductions.attacks import RIVAL
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import Reproduction, columns, command
 from pdlrecover.experiments.reproductions.scale import Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
 
 MISSED = (0.0, 0.1, 0.25, 0.5)
 ACCUSED = (0.0, 0.1, 0.2, 0.3)
-BACKDOOR = "backdoor success (%)"
+RATES: dict[RateName, str] = {
+    "accuracy": "accuracy (%)",
+    "attack_success": "backdoor success (%)",
+}
 STRONG = 50.0
 """A backdoor with more success than this is still in the model."""
-COLUMNS = [
+COLUMNS = columns(
     "dataset",
-    "missed (% of the attackers)",
-    "accused (% of the attackers)",
+    "missed",
+    "accused",
     "method",
-    "accuracy (%)",
-    "minus retrain (points)",
-    "backdoor (%)",
-    "above retrain (points)",
+    "accuracy",
+    "minus_retrain",
+    "backdoor",
+    "above_retrain",
     "remembered",
-    "exact rounds",
-]
+    "exact_rounds",
+    missed="missed (% of the attackers)",
+    accused="accused (% of the attackers)",
+    above_retrain="above retrain (points)",
+)
 METHODS = (REFERENCE, OURS, "auto", f"{RIVAL}:rounds=60")
 
 
@@ -62,37 +69,37 @@ def _cells(scale: Scale) -> list[Config]:
 
 
 def _document(scale: Scale, results: Results) -> Document:
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     figures = []
     for dataset in scale.datasets:
-        cells = [
+        found = [
             (missed, accused, of)
-            for missed, accused, found, undetected, wrongly in _suspects(scale)
+            for missed, accused, malicious, undetected, wrongly in _suspects(scale)
             if (
                 of := results.where(
-                    dataset=dataset, malicious=found, undetected=undetected, accused=wrongly
+                    dataset=dataset, malicious=malicious, undetected=undetected, accused=wrongly
                 )
             )
         ]
-        rows += [_row(dataset, *cell, method) for cell in cells for method in METHODS]
-        missing = [(100 * missed, of) for missed, accused, of in cells if not accused]
-        blaming = [(100 * accused, of) for missed, accused, of in cells if not missed]
+        rows += [_row(dataset, *cell, method) for cell in found for method in METHODS]
+        missing = [(100 * missed, of) for missed, accused, of in found if not accused]
+        blaming = [(100 * accused, of) for missed, accused, of in found if not missed]
         for who, some in (("attackers missed", missing), ("honest peers accused", blaming)):
             xs = [x for x, _ in some]
-            for key, what in (("accuracy", "accuracy (%)"), ("attack_success", BACKDOOR)):
+            for rate, what in RATES.items():
                 figures.append(
                     Figure(
                         title=f"{dataset}: {what} by {who}",
                         x=f"{who} (% of the attackers)",
                         y=what,
                         series=[
-                            line(method, xs, [of.mean(method, key) for _, of in some])
+                            line(method, xs, [of.mean(method, rate) for _, of in some])
                             for method in METHODS
                         ],
                         command=command("suspects", scale),
                     )
                 )
-    table = Table(
+    table = Table.from_rows(
         title="Recovery with wrong suspects",
         columns=COLUMNS,
         rows=rows,
@@ -108,28 +115,30 @@ def _document(scale: Scale, results: Results) -> Document:
     )
 
 
-def _row(dataset: str, missed: float, accused: float, of: Results, method: str) -> list[Cell]:
-    return [
-        dataset,
-        round(100 * missed),
-        round(100 * accused),
-        method,
-        of.accuracy(method),
-        points(gap(of, method)),
-        percent(of.mean(method, "attack_success")),
-        points(above(of, method), 1),
-        number(of.remembered(method)),
-        number(of.mean(method, "exact_rounds"), 1),
-    ]
+def _row(dataset: str, missed: float, accused: float, of: Results, method: str) -> Row:
+    return {
+        "dataset": dataset,
+        "missed": round(100 * missed),
+        "accused": round(100 * accused),
+        "method": method,
+        "accuracy": of.accuracy(method),
+        "minus_retrain": points(gap(of, method)),
+        "backdoor": percent(of.mean(method, "attack_success")),
+        "above_retrain": points(above(of, method), 1),
+        "remembered": number(of.remembered(method)),
+        "exact_rounds": number(of.mean(method, "exact_rounds"), 1),
+    }
 
 
-def _summary(rows: list[list[Cell]]) -> list[str]:
+def _summary(rows: list[Row]) -> list[str]:
     """Say what missed attackers do to retraining itself, and how far from it the others end."""
     lines = [_missed(rows)]
     for method in METHODS[1:]:
-        of = [row for row in rows if row[3] == method]
-        gaps = [float(row[5]) for row in of if row[5] is not None]
-        above = [float(row[7]) for row in of if row[7] is not None]
+        of = [row for row in rows if row["method"] == method]
+        gaps, above = (
+            [float(value) for row in of if (value := row[key]) is not None]
+            for key in ("minus_retrain", "above_retrain")
+        )
         if gaps and above:
             lines.append(
                 f"{method}: at the worst {min(gaps):+.2f} points of accuracy and {max(above):+.1f} "
@@ -138,13 +147,13 @@ def _summary(rows: list[list[Cell]]) -> list[str]:
     return lines
 
 
-def _missed(rows: list[list[Cell]]) -> str:
+def _missed(rows: list[Row]) -> str:
     """Say how much of the backdoor retraining keeps where the fewest attackers are missed."""
-    least = min(float(row[1] or 0) for row in rows if row[1])
+    least = min(float(row["missed"] or 0) for row in rows if row["missed"])
     kept = [
-        float(str(row[6]).split()[0])
+        float(str(row["backdoor"]).split()[0])
         for row in rows
-        if (row[1], row[2], row[3]) == (least, 0, METHODS[0])
+        if (row["missed"], row["accused"], row["method"]) == (least, 0, METHODS[0])
     ]
     moral = ": what matters most is to find all of them" if min(kept) > STRONG else ""
     return (

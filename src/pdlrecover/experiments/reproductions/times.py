@@ -9,34 +9,45 @@ from dataclasses import replace
 from pdlrecover.experiments.analysis.promises import word
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Cell, Document, Table
+from pdlrecover.experiments.experiment.result import Result
+from pdlrecover.experiments.report.document import Document, Row, Table
 from pdlrecover.experiments.reproductions import paper
-from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import (
+    BLOCKS,
+    Reproduction,
+    columns,
+    command,
+)
 from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
 
 METHODS = (REFERENCE, OURS)
 PROMISED = {"clear": 0.15, "shares": 0.35}
 """The largest ratio of the times, in runs of the paper's length."""
-COLUMNS = [
+COLUMNS = columns(
     "dataset",
     "m",
     "seed",
     "mode",
-    "retrain (s)",
-    "PDLRecover (s)",
+    "retrain_seconds",
+    "pdlrecover_seconds",
     "ratio",
-    "paper: retrain (s)",
-    "paper: PDLRecover (s)",
-    "paper: ratio",
+    "paper_retrain_seconds",
+    "paper_pdlrecover_seconds",
+    "paper_ratio",
     "holds",
-]
+    retrain_seconds="retrain (s)",
+    pdlrecover_seconds="PDLRecover (s)",
+    paper_retrain_seconds="paper: retrain (s)",
+    paper_pdlrecover_seconds="paper: PDLRecover (s)",
+    paper_ratio="paper: ratio",
+)
 
 
 def times(name: str, title: str, attack: str, published: paper.Times) -> Reproduction:
     """Return the reproduction of one of the two tables."""
 
-    def cells(scale: Scale) -> list[Config]:
+    def configs(scale: Scale) -> list[Config]:
         clear = [
             scale.config(dataset, seed, m, attack=attack, methods=METHODS)
             for dataset in scale.datasets
@@ -48,10 +59,12 @@ def times(name: str, title: str, attack: str, published: paper.Times) -> Reprodu
         return clear + shared
 
     def document(scale: Scale, results: Results) -> Document:
-        rows = [_row(record, published, judged=scale.promised) for record in results]
-        kept = [row[-1] == "yes" for row in rows if row[-1] is not None]
-        ours = [float(row[6]) for row in rows if row[3] == "clear" and row[6] is not None]
-        shared = [float(row[6]) for row in rows if row[3] == "shares" and row[6] is not None]
+        rows = [_row(result, published, judged=scale.promised) for result in results]
+        kept = [row["holds"] == "yes" for row in rows if row["holds"] is not None]
+        ours, shared = (
+            [float(r) for row in rows if row["mode"] == mode and (r := row["ratio"]) is not None]
+            for mode in ("clear", "shares")
+        )
         summary = [
             f"In the clear PDLRecover takes {min(ours):.2f} to {max(ours):.2f} of the time of "
             "retraining; the paper reports about 0.65.",
@@ -63,32 +76,37 @@ def times(name: str, title: str, attack: str, published: paper.Times) -> Reprodu
                 f"{sum(kept)} of {len(kept)} runs keep to what is promised: {PROMISED['clear']:g} "
                 f"in the clear, {PROMISED['shares']:g} on shares."
             )
-        table = Table(
-            title=title, columns=COLUMNS, rows=rows, command=command(name, scale), note=BLOCKS
+        table = Table.from_rows(
+            title=title,
+            columns=COLUMNS,
+            rows=rows,
+            command=command(name, scale),
+            note=BLOCKS,
         )
         return Document(name=name, title=title, summary=summary, tables=[table])
 
-    return Reproduction(name=name, title=title, cells=cells, document=document)
+    return Reproduction(name=name, title=title, cells=configs, document=document)
 
 
-def _row(record: dict[str, object], published: paper.Times, *, judged: bool) -> list[Cell]:
-    one, config = Results([record]), Config.from_values(record["config"])  # type: ignore[arg-type]
-    retrain, ours = (one.mean(method, "seconds", "processor") for method in METHODS)
+def _row(result: Result, published: paper.Times, *, judged: bool) -> Row:
+    one, config = Results([result]), result.config
+    retrain, ours = (one.mean_of(name, lambda each: each.seconds.processor) for name in METHODS)
     ratio = None if not (retrain and ours) else round(ours.value / retrain.value, 3)
     m, mode = len(config.removed), "clear" if config.clear else "shares"
     theirs = published.get(config.dataset, {}).get(m)
-    return [
-        config.dataset,
-        m,
-        config.seed,
-        mode,
-        number(retrain, 1),
-        number(ours, 1),
-        ratio,
-        *(theirs or (None, None)),
-        None if theirs is None else round(theirs[1] / theirs[0], 3),
-        word(ratio <= PROMISED[mode]) if judged and ratio is not None else None,
-    ]
+    return {
+        "dataset": config.dataset,
+        "m": m,
+        "seed": config.seed,
+        "mode": mode,
+        "retrain_seconds": number(retrain, 1),
+        "pdlrecover_seconds": number(ours, 1),
+        "ratio": ratio,
+        "paper_retrain_seconds": None if theirs is None else theirs[0],
+        "paper_pdlrecover_seconds": None if theirs is None else theirs[1],
+        "paper_ratio": None if theirs is None else round(theirs[1] / theirs[0], 3),
+        "holds": word(ratio <= PROMISED[mode]) if judged and ratio is not None else None,
+    }
 
 
 TABLE_1 = times(

@@ -11,7 +11,7 @@ backdoor, and a tenth of the rounds may be exact.
 from pdlrecover.experiments.analysis.promises import above, gap, gaps, holds, points, word
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Cell, Document, Table
+from pdlrecover.experiments.report.document import Document, Row, Table
 from pdlrecover.experiments.reproductions.attacks import (
     EASY,
     EASY_SHARE,
@@ -19,7 +19,7 @@ from pdlrecover.experiments.reproductions.attacks import (
     of_attack,
     rivals,
 )
-from pdlrecover.experiments.reproductions.reproduction import SHORT, Reproduction, command
+from pdlrecover.experiments.reproductions.reproduction import SHORT, Reproduction, columns, command
 from pdlrecover.experiments.reproductions.scale import LEAVERS, TINY_BATCH, Scale
 
 ATTACKS = ("backdoor", LEAVERS, "dba", "lie")
@@ -45,19 +45,19 @@ TINY_VARIANTS = tuple(
 TINY_RIVALS = (0.035, 0.05, 0.065)
 RIVALS = (0.6, 0.7)
 """Of accelerated retraining: rounds as shares of the run's."""
-COLUMNS = [
+COLUMNS = columns(
     "dataset",
     "attack",
     "method",
-    "minus retrain (points)",
-    "worst seed (points)",
-    "backdoor above retrain (points)",
+    "minus_retrain",
+    "worst_seed",
+    "above_retrain",
     "remembered",
-    "exact rounds",
+    "exact_rounds",
     "allowed",
     "holds",
-    "replay begun",
-]
+    "replay_begun",
+)
 
 
 def _cells(scale: Scale) -> list[Config]:
@@ -92,22 +92,22 @@ def _tiny_methods(scale: Scale) -> tuple[str, ...]:
     return (*TINY_VARIANTS, *shares)
 
 
-def _row(of: Results, method: str, attack: str, most: float) -> list[Cell]:
-    begun = sum("directions" in r["methods"][method]["opened"] for r in of)
+def _row(of: Results, method: str, attack: str, most: float) -> Row:
+    begun = sum("directions" in r.methods[method].opened for r in of)
     allowed = EASY_SHARE * most if attack in EASY and method.startswith("auto") else most
-    return [
-        of[0]["config"]["dataset"],
-        attack,
-        method,
-        points(gap(of, method)),
-        points(min(gaps(of, method))),
-        points(above(of, method), 1),
-        number(of.remembered(method)),
-        number(of.mean(method, "exact_rounds"), 1),
-        round(allowed),
-        word(holds(of, method, allowed, left=attack == LEAVERS)),
-        f"{begun} of {len(of)}" if method.startswith("auto") else None,
-    ]
+    return {
+        "dataset": of[0].config.dataset,
+        "attack": attack,
+        "method": method,
+        "minus_retrain": points(gap(of, method)),
+        "worst_seed": points(min(gaps(of, method))),
+        "above_retrain": points(above(of, method), 1),
+        "remembered": number(of.remembered(method)),
+        "exact_rounds": number(of.mean(method, "exact_rounds"), 1),
+        "allowed": round(allowed),
+        "holds": word(holds(of, method, allowed, left=attack == LEAVERS)),
+        "replay_begun": f"{begun} of {len(of)}" if method.startswith("auto") else None,
+    }
 
 
 def _document(scale: Scale, results: Results) -> Document:
@@ -119,22 +119,23 @@ def _document(scale: Scale, results: Results) -> Document:
         for attack in ATTACKS
         for method in (*VARIANTS, *others.values())
     ]
-    table = Table(
+    table = Table.from_rows(
         title="Variants of auto after Adam, on validation data",
         columns=COLUMNS,
         rows=rows,
         command=command("tuning", scale),
     )
-    kept = _kept(table, VARIANTS)
+    kept = _kept(rows, VARIANTS)
     allowed = scale.exact_share * scale.rounds
-    tiny = Table(
+    tiny_rows = [
+        _row(results.where(optimizer="sgd", dataset=dataset), method, "backdoor", allowed)
+        for dataset in scale.datasets
+        for method in _tiny_methods(scale)
+    ]
+    tiny = Table.from_rows(
         title="Schedules of PDLRecover after minibatches of two, on validation data",
         columns=COLUMNS[:-1],
-        rows=[
-            _row(results.where(optimizer="sgd", dataset=dataset), method, "backdoor", allowed)[:-1]
-            for dataset in scale.datasets
-            for method in _tiny_methods(scale)
-        ],
+        rows=tiny_rows,
         command=command("tuning", scale),
     )
     return Document(
@@ -147,15 +148,15 @@ def _document(scale: Scale, results: Results) -> Document:
             f"{len(scale.seeds)} seeds.",
             *([f"They are: {', '.join(kept)}."] if kept else []),
             "After minibatches of two these schedules of PDLRecover keep the promises on all "
-            f"datasets: {', '.join(_kept(tiny, TINY_VARIANTS)) or 'none'}.",
+            f"datasets: {', '.join(_kept(tiny_rows, TINY_VARIANTS)) or 'none'}.",
         ],
         tables=[table, tiny],
     )
 
 
-def _kept(table: Table, variants: tuple[str, ...]) -> list[str]:
+def _kept(rows: list[Row], variants: tuple[str, ...]) -> list[str]:
     """Return the variants that hold in all cells."""
-    missed = {row[2] for row in table.rows if row[COLUMNS.index("holds")] != "yes"}
+    missed = {row["method"] for row in rows if row["holds"] != "yes"}
     return [variant for variant in variants if variant not in missed]
 
 

@@ -168,16 +168,16 @@ def test_the_ledger_of_a_run_says_who_was_in_its_sums():
     network.run()
     same_models(network)
     driver = network.sessions[0].driver
-    told, dealt = driver.participation.told(driver.ledger), driver.participation.dealt
+    told, dealt = driver.participation.record(driver.ledger), driver.participation.dealt
     assert [dealt[peer] for peer in range(5)] == [ROUNDS] * 5
     assert 0 < dealt[5] <= ROUNDS - 2
-    assert told["gradient_evaluations"] == dealt.total()
-    assert told["opened"]["fresh sums"]["of"] == "5 to 6 kept peers together"
+    assert told.gradient_evaluations == dealt.total()
+    assert told.opened["fresh sums"].of == "5 to 6 kept peers together"
     assert driver.participation.last == frozenset(range(6))
     recovered = setup.recover(network, (1, 4))
     driver = recovered.sessions[0].driver
-    told = driver.participation.told(driver.ledger)
-    assert told["exact_rounds_from_history"] == 1, "both that go dealt in the first round"
-    assert told["opened"]["fresh sums"]["of"] == "3 to 4 kept peers together"
-    assert told["opened"]["dot products"]["of"] == "3 kept peers together", "of the same pair"
-    assert told["gradient_evaluations"] == 4 * (told["exact_rounds"] - 1)
+    told = driver.participation.record(driver.ledger)
+    assert told.exact_rounds_from_history == 1, "both that go dealt in the first round"
+    assert told.opened["fresh sums"].of == "3 to 4 kept peers together"
+    assert told.opened["dot products"].of == "3 kept peers together", "of the same pair"
+    assert told.gradient_evaluations == 4 * (told.exact_rounds - 1)

@@ -2,9 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass, replace
 
-from pdlrecover.engines.ledger import Ledger
+from pdlrecover.engines.ledger import Ledger, LedgerRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerLedgerRecord(LedgerRecord):
+    """The ledger of a run between peers, with who really was in the sums. Nobody has timed it.
+
+    Bytes stay those of the plan: of all peers, and all exact rounds.
+    """
+
+    exact_rounds_from_history: int
 
 
 class Participation:
@@ -37,17 +47,15 @@ class Participation:
         least, most = self._sizes.get(kind, (size, size))
         self._sizes[kind] = min(least, size), max(most, size)
 
-    def told(self, ledger: Ledger) -> dict[str, Any]:
-        """Return the ledger's record, with who really was in the sums. Nobody has timed it.
-
-        Bytes stay those of the plan: of all peers, and all exact rounds.
-        """
-        record = ledger.record()
-        del record["seconds"]
-        record["gradient_evaluations"] = self.dealt.total()
-        record["exact_rounds_from_history"] = self.from_history
+    def record(self, ledger: Ledger) -> PeerLedgerRecord:
+        """Return the ledger's totals, with who really was in the sums."""
+        totals = ledger.totals()
+        opened = dict(totals.opened)
         for kind, (least, most) in self._sizes.items():
-            if kind in record["opened"]:
+            if kind in opened:
                 count = f"{least}" if least == most else f"{least} to {most}"
-                record["opened"][kind]["of"] = f"{count} kept peers together"
-        return record
+                opened[kind] = replace(opened[kind], of=f"{count} kept peers together")
+        corrected = {"gradient_evaluations": self.dealt.total(), "opened": opened}
+        return PeerLedgerRecord(
+            **{**vars(totals), **corrected}, exact_rounds_from_history=self.from_history
+        )

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,7 @@ class RunFactory:
             "log": session.protocol.log.hex(),
             "rounds": self.rounds,
             "dealt": self.dealt(session),
-            "ledger": driver.participation.told(driver.ledger),
+            "ledger": asdict(driver.participation.record(driver.ledger)),
         }
         content = safetensors.torch.save(tensors)
         facts["file_sha256"] = hashlib.sha256(content).hexdigest()

@@ -1,0 +1,194 @@
+"""Results as typed records: what one experiment writes into `result.json`, and how it is read.
+
+Rules:
+
+- A record is read by its fields' types. One that lacks a part, or has one of another type, raises a
+  `RecordError` that names the part. Parts that are not known are ignored.
+- Fields with a default may be missing: an earlier version did not write them, or they say nothing.
+- Rates are fractions of 1. None stands for a number that does not exist: the success of a backdoor
+  that nobody planted, or the loss of a model that has diverged.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from pdlrecover.engines.ledger import LedgerRecord, Openings, Seconds
+from pdlrecover.errors import RecordError
+from pdlrecover.experiments.experiment.config import Config
+
+POISONED = "poisoned"
+"""The name of the original run among the results."""
+FORMAT = 1
+NEEDED = (
+    "dataset",
+    "model",
+    "peers",
+    "malicious",
+    "leavers",
+    "attack",
+    "rounds",
+    "methods",
+    "clear",
+)
+"""The settings that every result has; others have been added later."""
+LEFT_OUT = ("rounds_from_history", "borrowed_from", "diverged", "clipped_updates", "processor")
+"""What is not written where it is None."""
+
+RateName = Literal["accuracy", "attack_success"]
+NumberName = (
+    RateName
+    | Literal[
+        "attack_success_above_retrain",
+        "distance_to_retrain",
+        "exact_rounds",
+        "fallback_rounds",
+        "gradient_evaluations",
+        "bytes_per_peer",
+    ]
+)
+"""The names of numbers that are averaged over results."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How good a model is on the test part."""
+
+    accuracy: float
+    attack_success: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """A model's mean loss on held-out data, weighted, and on the removed peers' own data."""
+
+    held_out_loss: float | None
+    removed_loss: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A method's rates by round: lists of one length."""
+
+    round: list[int]
+    accuracy: list[float]
+    attack_success: list[float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodNumbers:
+    """The numbers of one method: what it reached, and what it cost."""
+
+    accuracy: float
+    attack_success: float | None
+    held_out_loss: float | msgspec.UnsetType | None = msgspec.UNSET
+    """Unset if it was not measured; None if it is not finite, or if nobody was removed."""
+    removed_loss: float | None = None
+    distance_to_retrain: float | None = None
+    exact_rounds: int
+    fallback_rounds: int
+    gradient_evaluations: int
+    bytes_per_peer: int
+    individual_storage_bytes: int = 0
+    seconds: Seconds
+    commit: str | None = None
+    rounds_from_history: int | None = None
+    """Of the original run: how many rounds an earlier, interrupted run had done."""
+    remembered: float | None = None
+    attack_success_above_retrain: float | None = None
+    borrowed_from: str | None = None
+    """The key of the cached run that this was copied from."""
+    diverged: str | None = None
+    """Why the method was stopped."""
+
+    @property
+    def processor_seconds(self) -> float:
+        """The processor's seconds; raise RecordError if they were not measured."""
+        if self.seconds.processor is None:
+            raise RecordError("the processor's seconds are missing; run the experiment again")
+        return self.seconds.processor
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodResult(MethodNumbers):
+    """All that a result says of one method."""
+
+    opened: dict[str, Openings]
+    curve: Curve
+    liars: list[int] = field(default_factory=list)
+
+    @classmethod
+    def measured(
+        cls,
+        scores: Scores,
+        losses: Losses,
+        ledger: LedgerRecord,
+        *,
+        seconds: Seconds,
+        curve: Curve,
+        commit: str | None,
+    ) -> "MethodResult":
+        """Put together what was measured of a method."""
+        parts = {**vars(scores), **vars(losses), **vars(ledger)}
+        return cls(**parts, seconds=seconds, curve=curve, commit=commit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The result of one experiment."""
+
+    format: int = FORMAT
+    config: Config
+    seed: int
+    versions: dict[str, str] = field(default_factory=dict)
+    commit: str | None = None
+    complete: bool = False
+    methods: dict[str, MethodResult]
+    """The original run, called `poisoned`, and the recovery methods that are done."""
+    clipped_updates: int | None = None
+    """How many updates were clipped; None if the run was resumed: those before are not known."""
+    dataset_note: str | None = None
+
+
+def as_record(part: Any) -> Any:
+    """Return a result, or a part of one, as plain values for JSON."""
+    return _without_gaps(msgspec.to_builtins(part))
+
+
+def _without_gaps(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return list(value) if isinstance(value, tuple) else value
+    kept = {k: v for k, v in value.items() if v is not None or k not in LEFT_OUT}
+    return {key: _without_gaps(each) for key, each in kept.items()}
+
+
+def read_result(record: Any) -> Result:
+    """Return the result that `as_record` wrote down; raise RecordError if it is another thing."""
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        found = record.get("format") if isinstance(record, dict) else None
+        raise RecordError(f"it is of format {found}, and this reads {FORMAT}")
+    config, methods = (
+        as_type(record.get(part), dict[str, Any], part) for part in ("config", "methods")
+    )
+    for name in NEEDED:
+        if name not in config:
+            raise RecordError(f"config: {name!r} is missing")
+    read: dict[str, Any] = {
+        "config": as_type(config, Config, "config"),
+        "methods": {
+            name: as_type(entry, MethodResult, f"methods {name!r}")
+            for name, entry in methods.items()
+        },
+    }
+    return as_type({**record, **read}, Result, "it")
+
+
+def as_type(value: Any, kind: type[T], what: str) -> T:
+    """Return a value of JSON as a type; raise RecordError with what is wrong, and where."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        said = str(error).replace(" - at `$.", " at `").replace(" - at `$`", "")
+        raise RecordError(f"{what}: {said[0].lower()}{said[1:]}") from error
