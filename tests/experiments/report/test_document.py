@@ -4,7 +4,7 @@ import pytest
 from simulated import columns, openings
 
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.document import Column, Document, Fact, Figure, Series, Table
+from pdlrecover.experiments.report.document import Document, Fact, Figure, Series, Table
 
 
 def test_a_document_survives_its_record():
@@ -86,12 +86,11 @@ def test_a_record_of_wrong_types_is_one_sentence(part, said):
 
 
 def test_cells_are_found_by_key_whatever_the_headings_say():
-    heads = [Column(key="dataset", heading="data"), Column(key="accuracy", heading="accuracy (%)")]
-    rows = [{"dataset": "har", "accuracy": 0.5, "more": 1}]
-    table = Table.from_rows(title="t", columns=heads, rows=rows, command="")
-    assert table.rows == [["har", 0.5]]
-    assert table.headings == ["data", "accuracy (%)"]
-    assert table.by_key() == [{"dataset": "har", "accuracy": 0.5}]
+    rows = [{"dataset": "har", "worst_seed": 0.5}, {"worst_seed": 0.7, "dataset": "mnist"}]
+    table = Table.from_rows("t", rows, {"dataset": "data", "accuracy": "accuracy (%)"}, "")
+    assert table.rows == [["har", 0.5], ["mnist", 0.7]]
+    assert table.headings == ["data", "worst seed"]
+    assert table.by_key() == rows
     with pytest.raises(RecordError, match="two columns of 't' have the same key"):
         Table(title="t", columns=columns("a", "a"), rows=[], command="")
 

@@ -4,7 +4,7 @@ A reproduction returns a `Document`; the page, the terminal and the docs are mad
 record is JSON, so that a page can be drawn again without running anything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -82,10 +82,15 @@ class Table:
 
     @classmethod
     def from_rows(
-        cls, *, title: str, columns: list[Column], rows: Iterable[Row], command: str, note: str = ""
+        cls, title: str, rows: Sequence[Row], headings: dict[str, str], command: str, note: str = ""
     ) -> Self:
-        """Make a table of rows that are given by key; keys without a column are left out."""
-        cells = [[row[column.key] for column in columns] for row in rows]
+        """Make a table of rows by key: those of the first are its columns, in their order.
+
+        A column without a heading is headed by its key.
+        """
+        keys = list(rows[0]) if rows else []
+        columns = [Column(key=k, heading=headings.get(k, k.replace("_", " "))) for k in keys]
+        cells = [[row[key] for key in keys] for row in rows]
         return cls(title=title, columns=columns, rows=cells, command=command, note=note)
 
     @property

@@ -1,74 +1,39 @@
 """Table III and the curves: how good each method's model is, and how it gets there."""
 
-from collections.abc import Callable
-
-from pdlrecover.experiments.analysis.promises import above, gap, points
-from pdlrecover.experiments.analysis.results import Results, number, percent
-from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.result import POISONED, RateName
-from pdlrecover.experiments.report.document import Document, Figure, Row, Table
+from pdlrecover.experiments.analysis.promises import gap, points
+from pdlrecover.experiments.analysis.results import Results, number
+from pdlrecover.experiments.experiment.result import POISONED
+from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import (
     BLOCKS,
+    Draft,
     Reproduction,
-    columns,
-    command,
+    measured,
+    rates,
 )
 from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS
 
 ALL = (*BASELINES, *(name for name in METHODS if name not in BASELINES))
 """Every method, those that need more than sums last."""
-COLUMNS = columns(
-    "dataset",
-    "method",
-    "accuracy",
-    "paper",
-    "backdoor",
-    "above_retrain",
-    "remembered",
-    "exact_rounds",
-    "individual",
-    paper="paper (%)",
-    individual="opens single updates",
-)
 
 
-def _cells(attack: str, methods: tuple[str, ...]) -> Callable[[Scale], list[Config]]:
-    def cells(scale: Scale) -> list[Config]:
-        return [
-            scale.config(dataset, seed, attack=attack, methods=methods)
-            for dataset in scale.datasets
-            for seed in scale.seeds
-        ]
-
-    return cells
-
-
-def _table_3(scale: Scale, results: Results) -> Document:
-    rows: list[Row] = []
-    summary = [_reached(scale, results)]
-    for dataset in scale.datasets:
-        of = results.where(dataset=dataset)
-        for method in (POISONED, *ALL):
-            rows.append(_row(dataset, method, of))
-        if scale.promised:
-            summary += _fedrecover(dataset, of)
-    table = Table.from_rows(
-        title=f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
-        columns=COLUMNS,
-        rows=rows,
-        command=command("table-3", scale),
+def _table_3(draft: Draft, results: Results) -> None:
+    scale = draft.scale
+    by_dataset = {dataset: results.where(dataset=dataset) for dataset in scale.datasets}
+    draft.summary = [_reached(scale, results)]
+    if scale.promised:
+        draft.summary += [line for name, of in by_dataset.items() for line in _fedrecover(name, of)]
+    draft.table(
+        f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
+        [_row(name, method, of) for name, of in by_dataset.items() for method in (POISONED, *ALL)],
         note="Backdoor success is what the trigger achieves on clean test samples. Remembered: the "
         "original model is 1, retraining is 0; – where the original remembers too little to tell. "
         "Exact rounds: gradients that the kept peers computed, as rounds of all of them; certified "
         f"removal's are over all of a peer's data, the others' over a minibatch. {BLOCKS}",
-    )
-    return Document(
-        name="table-3",
-        title="Accuracy of the methods (the paper's Table III)",
-        summary=summary,
-        tables=[table],
+        paper="paper (%)",
+        individual="opens single updates",
     )
 
 
@@ -104,55 +69,49 @@ def _fedrecover(dataset: str, of: Results) -> list[str]:
 
 def _row(dataset: str, method: str, of: Results) -> Row:
     published = paper.ACCURACY.get(dataset, {}).get(method)
-    spent = of.mean(method, "exact_rounds") if method == POISONED else of.exact_rounds(method)
     return {
         "dataset": dataset,
         "method": method,
         "accuracy": of.accuracy(method),
         "paper": None if published is None else round(100 * published, 1),
-        "backdoor": percent(of.mean(method, "attack_success")),
-        "above_retrain": points(above(of, method), 1),
-        "remembered": number(of.remembered(method)),
-        "exact_rounds": number(spent, 0),
+        **measured(of, method, "backdoor", "above_retrain", "remembered"),
+        "exact_rounds": number(of.exact_rounds(method), 0),
         "individual": "yes" if of.individual_openings(method) else "no",
     }
 
 
 def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Reproduction:
-    def document(scale: Scale, results: Results) -> Document:
-        figures = []
+    def write(draft: Draft, results: Results) -> None:
+        scale = draft.scale
         for dataset in scale.datasets:
             of = results.where(dataset=dataset)
-            panels: list[tuple[RateName, str]] = [("accuracy", "accuracy (%)")]
-            if attack != LEAVERS:
-                panels.append(("attack_success", "backdoor success (%)"))
-            for rate, label in panels:
-                series = [s for m in (POISONED, *methods) if (s := of.curve(m, rate)) is not None]
-                figures.append(
-                    Figure(
-                        title=f"{dataset}: {label} by round",
-                        x="round of the method",
-                        y=label,
-                        series=series,
-                        command=command(name, scale),
-                        note="Mean over seeds, with its standard deviation.",
-                    )
+            for rate, label in rates(attack).items():
+                draft.figure(
+                    f"{dataset}: {label} by round",
+                    "round of the method",
+                    label,
+                    [s for m in (POISONED, *methods) if (s := of.curve(m, rate)) is not None],
+                    note="Mean over seeds, with its standard deviation.",
                 )
-        what = f"{scale.typical} of {scale.peers} peers"
-        summary = [
+        draft.summary = [
             _reached(scale, results),
-            f"How each method's model gets better, round by round, without {what}.",
+            "How each method's model gets better, round by round, without "
+            f"{scale.typical} of {scale.peers} peers.",
         ]
-        return Document(name=name, title=title, summary=summary, figures=figures)
 
-    return Reproduction(name=name, title=title, cells=_cells(attack, methods), document=document)
+    return Reproduction(
+        name=name,
+        title=title,
+        cells=lambda scale: scale.configs(attack=attack, methods=methods),
+        write=write,
+    )
 
 
 TABLE_3 = Reproduction(
     name="table-3",
     title="Accuracy of the methods (the paper's Table III)",
-    cells=_cells("backdoor", ALL),
-    document=_table_3,
+    cells=lambda scale: scale.configs(methods=ALL),
+    write=_table_3,
 )
 ATTACK_CURVES = _curves(
     "figure-attack-curves",

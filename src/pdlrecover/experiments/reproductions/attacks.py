@@ -1,6 +1,6 @@
 """Every method under every attack, after SGD and after Adam: where recovery holds up.
 
-A cell holds by the promises of `promises`, within so many exact rounds: a tenth of the rounds
+A cell holds by the promises of `promises`, within a number of exact rounds: a tenth of the rounds
 after SGD; after Adam as many as accelerated retraining needs, and for a backdoor and for leavers at
 most 0.7 of that. A cell that misses is shown as missing.
 
@@ -12,20 +12,20 @@ none of the tried numbers does, it is as many as the run had.
 """
 
 from pdlrecover.adversary import WAITING
-from pdlrecover.experiments.analysis.promises import above, gap, gaps, holds, points, word
-from pdlrecover.experiments.analysis.results import Mean, Results, number, percent
+from pdlrecover.experiments.analysis.promises import gap, holds, points, word
+from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED
-from pdlrecover.experiments.report.document import Document, Row, Table
+from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.reproduction import (
     BLOCKS,
     SHORT,
+    Draft,
     Reproduction,
-    columns,
-    command,
+    measured,
 )
 from pdlrecover.experiments.reproductions.scale import ATTACKS, LEAVERS, Scale
-from pdlrecover.experiments.reproductions.verdicts import by_cell, count, headline
+from pdlrecover.experiments.reproductions.verdicts import READINGS, by_cell, count, headline
 from pdlrecover.recovery.methods import BASELINES, OURS
 
 ALL = (*ATTACKS, LEAVERS)
@@ -38,30 +38,6 @@ EASY = ("backdoor", LEAVERS)
 """Run with all seeds after SGD, too, as the tables and curves of the paper are."""
 EASY_SHARE = 0.7
 """Where the history is worth most, this share of what the rival needs is allowed."""
-COLUMNS = columns(
-    "optimizer",
-    "dataset",
-    "attack",
-    "method",
-    "accuracy",
-    "minus_retrain",
-    "spread",
-    "worst_seed",
-    "backdoor",
-    "above_retrain",
-    "remembered",
-    "exact_rounds",
-    "megabytes",
-    "seeds",
-    "allowed",
-    "holds",
-    "allowed_here",
-    "holds_here",
-    spread="spread of that",
-    above_retrain="above retrain (points)",
-    allowed_here="allowed by the need here",
-    holds_here="holds by it",
-)
 
 
 def _cells(scale: Scale) -> list[Config]:
@@ -109,11 +85,6 @@ def needed(scale: Scale, cells: list[Results]) -> int | None:
     return next(good, None)
 
 
-def megabytes(of: Results, method: str) -> Mean | None:
-    """Return what a peer sends in a recovery, in MB, shares counted."""
-    return of.mean_of(method, lambda one: one.bytes_per_peer / 1e6)
-
-
 def _left(of: Results) -> bool:
     """Say whether honest peers left."""
     return bool(of[0].config.leavers)
@@ -123,20 +94,16 @@ def _row(of: Results, method: str, attack: str, allowed: float, here: float | No
     config, lost = of[0].config, gap(of, method)
     judged = method.split(":")[0] in JUDGED
     limits = {"": allowed, "_here": here} if judged else {"": None, "_here": None}
+    shown = ("worst_seed", "backdoor", "above_retrain", "remembered", "exact_rounds")
     row: Row = {
         "optimizer": config.optimizer,
         "dataset": config.dataset,
         "attack": attack,
         "method": method,
-        "accuracy": of.accuracy(method),
-        "minus_retrain": points(lost),
+        **measured(of, method, "accuracy", "minus_retrain"),
         "spread": points(lost.spread) if lost and lost.count > 1 else None,
-        "worst_seed": points(min(gaps(of, method), default=None)),
-        "backdoor": percent(of.mean(method, "attack_success")),
-        "above_retrain": points(above(of, method), 1),
-        "remembered": number(of.remembered(method)),
-        "exact_rounds": number(of.mean(method, "exact_rounds"), 1),
-        "megabytes": number(megabytes(of, method), 0),
+        **measured(of, method, *shown),
+        "megabytes": number(of.mean_of(method, lambda one: one.bytes_per_peer / 1e6), 0),
         "seeds": len(of),
     }
     for which, most in limits.items():
@@ -145,7 +112,8 @@ def _row(of: Results, method: str, attack: str, allowed: float, here: float | No
     return row
 
 
-def _document(scale: Scale, results: Results) -> Document:
+def _write(draft: Draft, results: Results) -> None:
+    scale = draft.scale
     rows: list[Row] = []
     notes: list[str] = []
     for optimizer in ("adam", "sgd"):
@@ -164,23 +132,28 @@ def _document(scale: Scale, results: Results) -> Document:
                 most = scale.adam_rounds if share is None else share * limit
                 here = None if share is None or own is None else share * own
                 rows.append(_row(of, method, attack, most, here))
-    table = Table.from_rows(
-        title="Every method under every attack",
-        columns=COLUMNS,
-        rows=rows,
-        command=command("attacks", scale),
+    counted = count(rows)
+    draft.summary = [headline(counted) if scale.promised else SHORT, *notes]
+    draft.table(
+        "In how many pairs of an attack and a dataset the promises are kept",
+        counted,
+        note="Accelerated retraining with a given number of rounds is allowed all of these.",
+        **READINGS,
+    )
+    for title, found in by_cell(rows).items():
+        draft.table(title, found)
+    draft.table(
+        "Every method under every attack",
+        rows,
         note="holds: within 0.5 points of retraining, backdoor at most 2 points above it, exact "
         "rounds at most what is allowed, and remembered at most 0.3 where honest peers left and it "
         "can be measured (after SGD with normal minibatches the original itself remembers too "
         f"little). {BLOCKS} Under {WAITING} retraining is attacked, too: there is no clean model "
         "to compare with.",
-    )
-    counted = count(table)
-    return Document(
-        name="attacks",
-        title="All methods under all attacks",
-        summary=[headline(counted) if scale.promised else SHORT, *notes],
-        tables=[counted, *by_cell(table), table],
+        spread="spread of that",
+        above_retrain="above retrain (points)",
+        allowed_here="allowed by the need here",
+        holds_here="holds by it",
     )
 
 
@@ -210,5 +183,5 @@ def _limit(scale: Scale, optimizer: str, cells: list[Results]) -> tuple[float, s
 
 
 REPRODUCTION = Reproduction(
-    name="attacks", title="All methods under all attacks", cells=_cells, document=_document
+    name="attacks", title="All methods under all attacks", cells=_cells, write=_write
 )

@@ -11,17 +11,18 @@ along, for nothing.
 
 import math
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pdlrecover.experiments.analysis.promises import above, gap, holds, points
-from pdlrecover.experiments.analysis.results import Results, kept, number, work
+from pdlrecover.experiments.analysis.promises import holds
+from pdlrecover.experiments.analysis.results import Results, kept, work
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import is_scored
 from pdlrecover.experiments.experiment.result import MethodResult, NumberName
-from pdlrecover.experiments.report.document import Document, Figure, Row, Series, Table
+from pdlrecover.experiments.report.document import Row, Series
 from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions.attacks import RIVAL, RIVAL_SHARES
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, columns, command
+from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction, measured
 from pdlrecover.experiments.reproductions.scale import LEAVERS, TINY_BATCH, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS
 
@@ -36,23 +37,6 @@ ADAM_SHARES = (0.1, 0.2, 0.5)
 RIVAL_ADAM_SHARES = (0.05, 0.1, 0.2, 0.35, *RIVAL_SHARES)
 RIVAL_TINY_SHARES = (0.02, 0.035, 0.05, 0.065, 0.08, 0.1, 0.2)
 """Finer ones for the rival, where it and PDLRecover are near each other."""
-EFFORTS = {
-    "exact_rounds": "exact rounds",
-    "modelled_seconds": "modelled seconds",
-    "seconds": "measured seconds",
-}
-"""By what effort is measured, and how the axes of the figures are called."""
-COLUMNS = columns(
-    "dataset",
-    "original",
-    "removed",
-    "method",
-    "accuracy",
-    "minus_retrain",
-    "above_retrain",
-    "remembered",
-    *EFFORTS,
-)
 BUDGETED = (RIVAL, *(m for m, entry in METHODS.items() if entry.rounds == "budgeted"))
 
 
@@ -62,7 +46,8 @@ def _shares(method: str, *, adam: bool, tiny: bool) -> tuple[float, ...]:
     return ADAM_SHARES if adam else SGD_SHARES
 
 
-def _plans(rounds: int, *, adam: bool, tiny: bool) -> tuple[str, ...]:
+def _methods(rounds: int, *, adam: bool, tiny: bool) -> tuple[str, ...]:
+    """Return the plans, and after normal minibatches each rival with its own settings."""
     budgets = [
         f"{method}:rounds={round(rounds * share)}"
         for method in BUDGETED
@@ -74,14 +59,8 @@ def _plans(rounds: int, *, adam: bool, tiny: bool) -> tuple[str, ...]:
         for p, f in ((0.5, 0.5), (1, 0.5), (1, 1))
         for period in ((5, 10) if adam else (15, 30, 60))
     ]
-    return ("retrain", "historical", "auto", *plans, *budgets)
-
-
-def _methods_for(rounds: int, values: dict[str, Any]) -> tuple[str, ...]:
-    """Return the plans, and after normal minibatches each rival with its own settings."""
-    adam, tiny = values["optimizer"] == "adam", "batch_size" in values
     rivals = () if tiny else tuple(m for m in METHODS if m not in BASELINES)
-    return (*_plans(rounds, adam=adam, tiny=tiny), *rivals)
+    return ("retrain", "historical", "auto", *plans, *budgets, *rivals)
 
 
 ORIGINALS: dict[str, dict[str, Any]] = {
@@ -91,24 +70,23 @@ ORIGINALS: dict[str, dict[str, Any]] = {
 }
 
 
-def _cells(scale: Scale) -> list[Config]:
-    configs = []
+def _settings(scale: Scale) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield each dataset, original and attack, with the methods that are run there."""
     for dataset in scale.datasets:
-        for values in ORIGINALS.values():
+        for original, values in ORIGINALS.items():
             adam = values["optimizer"] == "adam"
             rounds = scale.adam_rounds if adam else scale.rounds
+            methods = _methods(rounds, adam=adam, tiny="batch_size" in values)
             for attack in ("backdoor", LEAVERS):
-                for seed in scale.seeds if adam else scale.seeds[:1]:
-                    configs.append(
-                        scale.config(
-                            dataset,
-                            seed,
-                            attack=attack,
-                            methods=_methods_for(rounds, values),
-                            **values,
-                        )
-                    )
-    return configs
+                yield dataset, original, attack, methods
+
+
+def _cells(scale: Scale) -> list[Config]:
+    return [
+        scale.config(dataset, seed, attack=attack, methods=methods, **ORIGINALS[original])
+        for dataset, original, attack, methods in _settings(scale)
+        for seed in (scale.seeds if original == "Adam" else scale.seeds[:1])
+    ]
 
 
 def modelled_seconds(one: MethodResult, peers: int) -> float:
@@ -119,52 +97,46 @@ def modelled_seconds(one: MethodResult, peers: int) -> float:
     return EXACT_SECONDS * work(one, peers) + OPENING_SECONDS * openings + TRIP_SECONDS * trips
 
 
-def _document(scale: Scale, results: Results) -> Document:
-    figures: list[Figure] = []
+EFFORTS: dict[str, tuple[str, Callable[[MethodResult, int], float]]] = {
+    "exact_rounds": ("exact rounds", work),
+    "modelled_seconds": ("modelled seconds", modelled_seconds),
+    "seconds": ("measured seconds", lambda one, peers: one.processor_seconds),
+}
+"""By what effort is measured: how the axes of the figures are called, and what it was."""
+
+
+def _write(draft: Draft, results: Results) -> None:
     rows: list[Row] = []
     cheapest: list[str] = []
     best: Counter[str] = Counter()
-    for dataset in scale.datasets:
-        for original, values in ORIGINALS.items():
-            for attack in ("backdoor", LEAVERS):
-                of = Results(
-                    r
-                    for r in results.where(dataset=dataset, **values)
-                    if bool(r.config.leavers) == (attack == LEAVERS)
-                    and (r.config.batch_size == TINY_BATCH) == ("batch_size" in values)
-                )
-                rounds = scale.adam_rounds if values["optimizer"] == "adam" else scale.rounds
-                methods = _methods_for(rounds, values)
-                if of:
-                    title = f"{dataset}, {original}, {attack}"
-                    figures += _figures(title, of, attack, scale, methods)
-                    rows += _rows(dataset, original, attack, of, methods)
-                    good = _good(of, methods, attack)
-                    cheapest.append(f"{title}: {_cheapest(good)}")
-                    best.update([] if good is None else [_first(good).split(":")[0]])
-    table = Table.from_rows(
-        title="What a given effort buys",
-        columns=COLUMNS,
-        rows=rows,
-        command=command("frontier", scale),
-    )
-    return Document(
-        name="frontier",
-        title="Accuracy and forgetting against effort",
-        summary=[
-            "The promises are kept with the fewest exact rounds by "
-            f"{listed([f'{name} in {n}' for name, n in best.most_common()] or ['nobody'])} "
-            f"of the {best.total()} settings in which that can be told.",
-            "What accuracy and forgetting cost: up and to the left is better. PDLRecover and the "
-            "methods that take a number of rounds have several plans, every other method one.",
-            "Which plan keeps the promises with the fewest exact rounds is read off the test data "
-            "that it is then reported on, after SGD from one seed: it shows what can be had, not "
-            "what somebody who must choose beforehand would get.",
-            *cheapest,
-        ],
-        figures=figures,
-        tables=[table],
-    )
+    for dataset, original, attack, methods in _settings(draft.scale):
+        values = ORIGINALS[original]
+        of = Results(
+            r
+            for r in results.where(dataset=dataset, **values)
+            if bool(r.config.leavers) == (attack == LEAVERS)
+            and (r.config.batch_size == TINY_BATCH) == ("batch_size" in values)
+        )
+        if of:
+            title = f"{dataset}, {original}, {attack}"
+            _draw(draft, title, of, attack, methods)
+            what: Row = {"dataset": dataset, "original": original, "removed": attack}
+            rows += [what | _row(of, method) for method in methods]
+            good = _good(of, methods, attack)
+            cheapest.append(f"{title}: {_cheapest(good)}")
+            best.update([] if good is None else [_first(good).split(":")[0]])
+    draft.table("What a given effort buys", rows)
+    draft.summary = [
+        "The promises are kept with the fewest exact rounds by "
+        f"{listed([f'{name} in {n}' for name, n in best.most_common()] or ['nobody'])} "
+        f"of the {best.total()} settings in which that can be told.",
+        "What accuracy and forgetting cost: up and to the left is better. PDLRecover and the "
+        "methods that take a number of rounds have several plans, every other method one.",
+        "Which plan keeps the promises with the fewest exact rounds is read off the test data "
+        "that it is then reported on, after SGD from one seed: it shows what can be had, not "
+        "what somebody who must choose beforehand would get.",
+        *cheapest,
+    ]
 
 
 def _panels(attack: str) -> list[tuple[NumberName | None, str, float]]:
@@ -175,12 +147,9 @@ def _panels(attack: str) -> list[tuple[NumberName | None, str, float]]:
     return [("accuracy", "accuracy (%)", 100.0), second]
 
 
-def _figures(
-    title: str, of: Results, attack: str, scale: Scale, methods: tuple[str, ...]
-) -> list[Figure]:
-    figures = []
+def _draw(draft: Draft, title: str, of: Results, attack: str, methods: tuple[str, ...]) -> None:
     for shown, label, factor in _panels(attack):
-        for effort, axis in EFFORTS.items():
+        for effort, (axis, _) in EFFORTS.items():
             families: dict[str, list[tuple[float, float, str]]] = {}
             for name in methods:
                 y = of.remembered(name) if shown is None else of.mean(name, shown)
@@ -198,53 +167,22 @@ def _figures(
                 )
                 for family, points in families.items()
             ]
-            figures.append(
-                Figure(
-                    title=f"{title}: {label} by {axis}",
-                    x=axis,
-                    y=label,
-                    series=series,
-                    command=command("frontier", scale),
-                )
-            )
-    return figures
+            draft.figure(f"{title}: {label} by {axis}", axis, label, series)
 
 
 def _effort(of: Results, name: str, effort: str) -> float | None:
-    values = []
-    for result in of:
-        if (one := result.methods.get(name)) is not None:
-            peers = kept(result.config)
-            values.append(
-                {
-                    "exact_rounds": work(one, peers),
-                    "modelled_seconds": modelled_seconds(one, peers),
-                    "seconds": one.processor_seconds,
-                }[effort]
-            )
+    _, spent = EFFORTS[effort]
+    values = [spent(r.methods[name], kept(r.config)) for r in of if name in r.methods]
     return sum(values) / len(values) if values else None
 
 
-def _rows(
-    dataset: str, original: str, attack: str, of: Results, methods: tuple[str, ...]
-) -> list[Row]:
-    rows: list[Row] = []
-    for name in methods:
-        efforts = {effort: _effort(of, name, effort) for effort in EFFORTS}
-        rows.append(
-            {
-                "dataset": dataset,
-                "original": original,
-                "removed": attack,
-                "method": name,
-                "accuracy": of.accuracy(name),
-                "minus_retrain": points(gap(of, name)),
-                "above_retrain": points(above(of, name), 1),
-                "remembered": number(of.remembered(name)),
-                **{effort: None if e is None else round(e, 1) for effort, e in efforts.items()},
-            }
-        )
-    return rows
+def _row(of: Results, name: str) -> Row:
+    efforts = {effort: _effort(of, name, effort) for effort in EFFORTS}
+    return {
+        "method": name,
+        **measured(of, name, "accuracy", "minus_retrain", "above_retrain", "remembered"),
+        **{effort: None if e is None else round(e, 1) for effort, e in efforts.items()},
+    }
 
 
 def _good(of: Results, methods: tuple[str, ...], attack: str) -> dict[str, float] | None:
@@ -282,5 +220,5 @@ REPRODUCTION = Reproduction(
     name="frontier",
     title="Accuracy and forgetting against effort",
     cells=_cells,
-    document=_document,
+    write=_write,
 )

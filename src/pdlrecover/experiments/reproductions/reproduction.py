@@ -1,12 +1,15 @@
 """What a reproduction is: the cells it needs, and the document it makes of their results."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from pdlrecover.experiments.analysis.results import Results
+from pdlrecover.engines.ledger import Openings
+from pdlrecover.experiments.analysis.promises import above, gap, gaps, points
+from pdlrecover.experiments.analysis.results import Results, number, percent
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Column, Document
-from pdlrecover.experiments.reproductions.scale import Scale
+from pdlrecover.experiments.experiment.result import RateName
+from pdlrecover.experiments.report.document import Cell, Document, Figure, Row, Series, Table
+from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 
 BLOCKS = (
     "After SGD PDLRecover estimates up to 5 rounds from one opening, where the paper opens "
@@ -27,6 +30,44 @@ HEADINGS = {
     "megabytes": "MB sent per peer",
 }
 """The headings of columns by their keys, where they are not the keys themselves."""
+MEASURES: dict[str, Callable[[Results, str], Cell]] = {
+    "accuracy": Results.accuracy,
+    "minus_retrain": lambda of, method: points(gap(of, method)),
+    "worst_seed": lambda of, method: points(min(gaps(of, method), default=None)),
+    "backdoor": lambda of, method: percent(of.mean(method, "attack_success")),
+    "above_retrain": lambda of, method: points(above(of, method), 1),
+    "remembered": lambda of, method: number(of.remembered(method)),
+    "exact_rounds": lambda of, method: number(of.mean(method, "exact_rounds"), 1),
+}
+"""What rows say of a method, by key."""
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """A document that is being written: every figure and table gets the command that makes it."""
+
+    name: str
+    title: str
+    scale: Scale
+    summary: list[str] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    ledger: dict[str, dict[str, Openings]] = field(default_factory=dict)
+    note: str = ""
+
+    def figure(
+        self, title: str, x: str, y: str, series: list[Series], *, note: str = "", log: bool = False
+    ) -> None:
+        """Add a figure."""
+        said = command(self.name, self.scale)
+        self.figures.append(
+            Figure(title=title, x=x, y=y, series=series, command=said, note=note, log=log)
+        )
+
+    def table(self, title: str, rows: Sequence[Row], *, note: str = "", **headings: str) -> None:
+        """Add a table of rows by key; its columns are headed as given here, or in `HEADINGS`."""
+        said = command(self.name, self.scale)
+        self.tables.append(Table.from_rows(title, rows, {**HEADINGS, **headings}, said, note))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +77,14 @@ class Reproduction:
     name: str
     title: str
     cells: Callable[[Scale], list[Config]]
-    document: Callable[[Scale, Results], Document]
+    write: Callable[[Draft, Results], None]
+    """Writes what the results of the cells show."""
+
+    def document(self, scale: Scale, results: Results) -> Document:
+        """Return the document of these results."""
+        draft = Draft(name=self.name, title=self.title, scale=scale)
+        self.write(draft, results)
+        return Document(**{key: value for key, value in vars(draft).items() if key != "scale"})
 
 
 def command(name: str, scale: Scale) -> str:
@@ -44,7 +92,12 @@ def command(name: str, scale: Scale) -> str:
     return f"pdlrecover reproduce {name}{scale.flags}"
 
 
-def columns(*keys: str, **headings: str) -> list[Column]:
-    """Return columns with these keys, headed as given here, in `HEADINGS`, or by their keys."""
-    known = {**HEADINGS, **headings}
-    return [Column(key=key, heading=known.get(key, key.replace("_", " "))) for key in keys]
+def measured(of: Results, method: str, *keys: str) -> Row:
+    """Return these of the `MEASURES` of a method."""
+    return {key: MEASURES[key](of, method) for key in keys}
+
+
+def rates(attack: str) -> dict[RateName, str]:
+    """Return which rates are drawn, with their labels: leavers have no backdoor."""
+    shown: dict[RateName, str] = {"accuracy": "accuracy (%)"}
+    return shown if attack == LEAVERS else {**shown, "attack_success": "backdoor success (%)"}

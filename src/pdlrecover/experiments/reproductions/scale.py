@@ -80,6 +80,19 @@ class Scale:
         }
         return Config(**{**values, **more})
 
+    def configs(self, **settings: Any) -> list[Config]:
+        """Return one experiment on every dataset, with every seed."""
+        return [self.config(d, seed, **settings) for d in self.datasets for seed in self.seeds]
+
+    def configs_by_count(self, attack: str, methods: tuple[str, ...]) -> list[Config]:
+        """Return one for every number of removed peers; the typical one with every seed."""
+        return [
+            self.config(dataset, seed, m, attack=attack, methods=methods)
+            for dataset in self.datasets
+            for m in self.counts
+            for seed in (self.seeds if m == self.typical else self.seeds[:1])
+        ]
+
 
 FULL = Scale(
     name="full",

@@ -5,13 +5,8 @@ from typing import Any
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.experiments.report.document import Document, Figure, Row, Series, Table
-from pdlrecover.experiments.reproductions.reproduction import (
-    BLOCKS,
-    Reproduction,
-    columns,
-    command,
-)
+from pdlrecover.experiments.report.document import Row, Series
+from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Draft, Reproduction
 from pdlrecover.experiments.reproductions.scale import Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
 
@@ -20,17 +15,6 @@ FULL_HIDDEN = (12, 38, 126, 380, 1258)
 """Hidden units of the MLP: 10⁴ to 10⁶ parameters on 28×28 images."""
 QUICK_PEERS = (10, 20, 40)
 QUICK_HIDDEN = (8, 32, 128)
-COLUMNS = columns(
-    "peers",
-    "parameters",
-    "exact_milliseconds",
-    "estimated_milliseconds",
-    "ratio",
-    "megabytes",
-    exact_milliseconds="exact round (ms)",
-    estimated_milliseconds="estimated round (ms)",
-    megabytes="MB sent per peer, exact round",
-)
 PLAN = {"rounds": 24, "preparation": 4, "period": 10, "final": 2}
 
 
@@ -39,10 +23,8 @@ def _cells(scale: Scale) -> list[Config]:
     peers, hidden = (QUICK_PEERS, QUICK_HIDDEN) if quick else (FULL_PEERS, FULL_HIDDEN)
     base: dict[str, Any] = {"clear": False, "methods": (REFERENCE, OURS), **PLAN}
     dataset, seed = scale.datasets[0], scale.seeds[0]
-    by_peers = [
-        scale.config(dataset, seed, n // 5, **{**base, "peers": n, "model": "mlp"}) for n in peers
-    ]
-    by_size = [scale.config(dataset, seed, **{**base, "model": f"mlp-{h}"}) for h in hidden]
+    by_peers = [scale.config(dataset, seed, n // 5, peers=n, **base) for n in peers]
+    by_size = [scale.config(dataset, seed, model=f"mlp-{h}", **base) for h in hidden]
     return by_peers + by_size
 
 
@@ -54,7 +36,7 @@ def round_seconds(result: Result) -> tuple[float, float]:
     return exact, max(0.0, ours.processor_seconds - exact * ours.exact_rounds) / estimated
 
 
-def _document(scale: Scale, results: Results) -> Document:
+def _write(draft: Draft, results: Results) -> None:
     rows: list[Row] = []
     lines: dict[str, list[tuple[float, float, float]]] = {"peers": [], "parameters": []}
     ratios = []
@@ -76,41 +58,28 @@ def _document(scale: Scale, results: Results) -> Document:
         key = "peers" if config.model == "mlp" else "parameters"
         x = config.peers if key == "peers" else parameters
         lines[key].append((float(x), 1000 * exact, 1000 * estimated))
-    figures = [
-        Figure(
-            title=f"Milliseconds of a round by {key}",
-            x=key,
-            y="milliseconds",
-            series=[
-                Series(name="exact round", x=[p[0] for p in points], y=[p[1] for p in points]),
-                Series(name="estimated round", x=[p[0] for p in points], y=[p[2] for p in points]),
-            ],
-            command=command("scaling", scale),
-            log=True,
-        )
-        for key, points in lines.items()
-    ]
-    table = Table.from_rows(
-        title="One process simulating all peers, one thread, shares dealt and opened",
-        columns=COLUMNS,
-        rows=rows,
-        command=command("scaling", scale),
+    for key, points in lines.items():
+        series = [
+            Series(name=name, x=[p[0] for p in points], y=[p[place] for p in points])
+            for place, name in enumerate(("exact round", "estimated round"), start=1)
+        ]
+        draft.figure(f"Milliseconds of a round by {key}", key, "milliseconds", series, log=True)
+    draft.table(
+        "One process simulating all peers, one thread, shares dealt and opened",
+        rows,
         note="An estimated round is what PDLRecover took beyond its exact rounds, over the number "
         f"of rounds it estimated. {BLOCKS} Of {PLAN['rounds']} rounds, with one seed: where a "
         "round takes a few milliseconds, much of it is start-up.",
+        exact_milliseconds="exact round (ms)",
+        estimated_milliseconds="estimated round (ms)",
+        megabytes="MB sent per peer, exact round",
     )
-    return Document(
-        name="scaling",
-        title="How the time of a round grows",
-        summary=[
-            f"An estimated round takes {min(ratios):.2f} to {max(ratios):.2f} of the time of an "
-            f"exact one, over {len(rows)} sizes of federation.",
-        ],
-        figures=figures,
-        tables=[table],
-    )
+    draft.summary = [
+        f"An estimated round takes {min(ratios):.2f} to {max(ratios):.2f} of the time of an "
+        f"exact one, over {len(rows)} sizes of federation.",
+    ]
 
 
 REPRODUCTION = Reproduction(
-    name="scaling", title="How the time of a round grows", cells=_cells, document=_document
+    name="scaling", title="How the time of a round grows", cells=_cells, write=_write
 )

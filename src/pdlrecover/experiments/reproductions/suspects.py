@@ -4,39 +4,18 @@ Of m attackers a share is missed: they stay, and attack the recovery too. Beside
 peers as a share of m are removed with the others.
 """
 
-from pdlrecover.experiments.analysis.promises import above, gap, points
-from pdlrecover.experiments.analysis.results import Results, line, number, percent
+from pdlrecover.experiments.analysis.results import Results, line
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.result import RateName
-from pdlrecover.experiments.report.document import Document, Figure, Row, Table
+from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.attacks import RIVAL
-from pdlrecover.experiments.reproductions.reproduction import Reproduction, columns, command
+from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction, measured, rates
 from pdlrecover.experiments.reproductions.scale import Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
 
 MISSED = (0.0, 0.1, 0.25, 0.5)
 ACCUSED = (0.0, 0.1, 0.2, 0.3)
-RATES: dict[RateName, str] = {
-    "accuracy": "accuracy (%)",
-    "attack_success": "backdoor success (%)",
-}
 STRONG = 50.0
 """A backdoor with more success than this is still in the model."""
-COLUMNS = columns(
-    "dataset",
-    "missed",
-    "accused",
-    "method",
-    "accuracy",
-    "minus_retrain",
-    "backdoor",
-    "above_retrain",
-    "remembered",
-    "exact_rounds",
-    missed="missed (% of the attackers)",
-    accused="accused (% of the attackers)",
-    above_retrain="above retrain (points)",
-)
 METHODS = (REFERENCE, OURS, "auto", f"{RIVAL}:rounds=60")
 
 
@@ -68,51 +47,36 @@ def _cells(scale: Scale) -> list[Config]:
     ]
 
 
-def _document(scale: Scale, results: Results) -> Document:
-    rows: list[Row] = []
-    figures = []
-    for dataset in scale.datasets:
-        found = [
-            (missed, accused, of)
-            for missed, accused, malicious, undetected, wrongly in _suspects(scale)
-            if (
-                of := results.where(
-                    dataset=dataset, malicious=malicious, undetected=undetected, accused=wrongly
-                )
-            )
-        ]
+def _write(draft: Draft, results: Results) -> None:
+    rows = []
+    for dataset in draft.scale.datasets:
+        found = []
+        for missed, accused, malicious, undetected, wrongly in _suspects(draft.scale):
+            counts = {"malicious": malicious, "undetected": undetected, "accused": wrongly}
+            if of := results.where(dataset=dataset, **counts):
+                found.append((missed, accused, of))
         rows += [_row(dataset, *cell, method) for cell in found for method in METHODS]
         missing = [(100 * missed, of) for missed, accused, of in found if not accused]
         blaming = [(100 * accused, of) for missed, accused, of in found if not missed]
         for who, some in (("attackers missed", missing), ("honest peers accused", blaming)):
             xs = [x for x, _ in some]
-            for rate, what in RATES.items():
-                figures.append(
-                    Figure(
-                        title=f"{dataset}: {what} by {who}",
-                        x=f"{who} (% of the attackers)",
-                        y=what,
-                        series=[
-                            line(method, xs, [of.mean(method, rate) for _, of in some])
-                            for method in METHODS
-                        ],
-                        command=command("suspects", scale),
-                    )
+            for rate, what in rates("backdoor").items():
+                means = {m: [of.mean(m, rate) for _, of in some] for m in METHODS}
+                draft.figure(
+                    f"{dataset}: {what} by {who}",
+                    f"{who} (% of the attackers)",
+                    what,
+                    [line(method, xs, values) for method, values in means.items()],
                 )
-    table = Table.from_rows(
-        title="Recovery with wrong suspects",
-        columns=COLUMNS,
-        rows=rows,
-        command=command("suspects", scale),
+    draft.table(
+        draft.title,
+        rows,
         note="Retraining keeps the missed attackers too, and is what the others are measured by.",
+        missed="missed (% of the attackers)",
+        accused="accused (% of the attackers)",
+        above_retrain="above retrain (points)",
     )
-    return Document(
-        name="suspects",
-        title="Recovery with wrong suspects",
-        summary=_summary(rows),
-        figures=figures,
-        tables=[table],
-    )
+    draft.summary = _summary(rows)
 
 
 def _row(dataset: str, missed: float, accused: float, of: Results, method: str) -> Row:
@@ -121,12 +85,8 @@ def _row(dataset: str, missed: float, accused: float, of: Results, method: str) 
         "missed": round(100 * missed),
         "accused": round(100 * accused),
         "method": method,
-        "accuracy": of.accuracy(method),
-        "minus_retrain": points(gap(of, method)),
-        "backdoor": percent(of.mean(method, "attack_success")),
-        "above_retrain": points(above(of, method), 1),
-        "remembered": number(of.remembered(method)),
-        "exact_rounds": number(of.mean(method, "exact_rounds"), 1),
+        **measured(of, method, "accuracy", "minus_retrain", "backdoor", "above_retrain"),
+        **measured(of, method, "remembered", "exact_rounds"),
     }
 
 
@@ -163,5 +123,5 @@ def _missed(rows: list[Row]) -> str:
 
 
 REPRODUCTION = Reproduction(
-    name="suspects", title="Recovery with wrong suspects", cells=_cells, document=_document
+    name="suspects", title="Recovery with wrong suspects", cells=_cells, write=_write
 )

@@ -10,82 +10,58 @@ from pdlrecover.experiments.analysis.promises import word
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.experiments.report.document import Document, Row, Table
+from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions import paper
-from pdlrecover.experiments.reproductions.reproduction import (
-    BLOCKS,
-    Reproduction,
-    columns,
-    command,
-)
+from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Draft, Reproduction
 from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
 
 METHODS = (REFERENCE, OURS)
 PROMISED = {"clear": 0.15, "shares": 0.35}
 """The largest ratio of the times, in runs of the paper's length."""
-COLUMNS = columns(
-    "dataset",
-    "m",
-    "seed",
-    "mode",
-    "retrain_seconds",
-    "pdlrecover_seconds",
-    "ratio",
-    "paper_retrain_seconds",
-    "paper_pdlrecover_seconds",
-    "paper_ratio",
-    "holds",
-    retrain_seconds="retrain (s)",
-    pdlrecover_seconds="PDLRecover (s)",
-    paper_retrain_seconds="paper: retrain (s)",
-    paper_pdlrecover_seconds="paper: PDLRecover (s)",
-    paper_ratio="paper: ratio",
-)
 
 
 def times(name: str, title: str, attack: str, published: paper.Times) -> Reproduction:
     """Return the reproduction of one of the two tables."""
 
-    def configs(scale: Scale) -> list[Config]:
-        clear = [
-            scale.config(dataset, seed, m, attack=attack, methods=METHODS)
-            for dataset in scale.datasets
-            for m in scale.counts
-            for seed in (scale.seeds if m == scale.typical else scale.seeds[:1])
-        ]
+    def cells(scale: Scale) -> list[Config]:
+        clear = scale.configs_by_count(attack, METHODS)
         first = [c for c in clear if c.seed == scale.seeds[0]]
         shared = [replace(c, clear=False) for c in first if len(c.removed) == scale.typical]
         return clear + shared
 
-    def document(scale: Scale, results: Results) -> Document:
-        rows = [_row(result, published, judged=scale.promised) for result in results]
+    def write(draft: Draft, results: Results) -> None:
+        rows = [_row(result, published, judged=draft.scale.promised) for result in results]
         kept = [row["holds"] == "yes" for row in rows if row["holds"] is not None]
         ours, shared = (
             [float(r) for row in rows if row["mode"] == mode and (r := row["ratio"]) is not None]
             for mode in ("clear", "shares")
         )
-        summary = [
+        draft.summary = [
             f"In the clear PDLRecover takes {min(ours):.2f} to {max(ours):.2f} of the time of "
             "retraining; the paper reports about 0.65.",
         ]
         if shared:
-            summary.append(f"With shares dealt and opened it takes at most {max(shared):.2f}.")
+            draft.summary.append(
+                f"With shares dealt and opened it takes at most {max(shared):.2f}."
+            )
         if kept:
-            summary.append(
+            draft.summary.append(
                 f"{sum(kept)} of {len(kept)} runs keep to what is promised: {PROMISED['clear']:g} "
                 f"in the clear, {PROMISED['shares']:g} on shares."
             )
-        table = Table.from_rows(
-            title=title,
-            columns=COLUMNS,
-            rows=rows,
-            command=command(name, scale),
+        draft.table(
+            draft.title,
+            rows,
             note=BLOCKS,
+            retrain_seconds="retrain (s)",
+            pdlrecover_seconds="PDLRecover (s)",
+            paper_retrain_seconds="paper: retrain (s)",
+            paper_pdlrecover_seconds="paper: PDLRecover (s)",
+            paper_ratio="paper: ratio",
         )
-        return Document(name=name, title=title, summary=summary, tables=[table])
 
-    return Reproduction(name=name, title=title, cells=configs, document=document)
+    return Reproduction(name=name, title=title, cells=cells, write=write)
 
 
 def _row(result: Result, published: paper.Times, *, judged: bool) -> Row:

@@ -8,10 +8,10 @@ backdoor and after leavers. For the schedule after tiny minibatches there are SG
 backdoor, and a tenth of the rounds may be exact.
 """
 
-from pdlrecover.experiments.analysis.promises import above, gap, gaps, holds, points, word
-from pdlrecover.experiments.analysis.results import Results, number
+from pdlrecover.experiments.analysis.promises import holds, word
+from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Document, Row, Table
+from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.attacks import (
     EASY,
     EASY_SHARE,
@@ -19,7 +19,7 @@ from pdlrecover.experiments.reproductions.attacks import (
     of_attack,
     rivals,
 )
-from pdlrecover.experiments.reproductions.reproduction import SHORT, Reproduction, columns, command
+from pdlrecover.experiments.reproductions.reproduction import SHORT, Draft, Reproduction, measured
 from pdlrecover.experiments.reproductions.scale import LEAVERS, TINY_BATCH, Scale
 
 ATTACKS = ("backdoor", LEAVERS, "dba", "lie")
@@ -45,33 +45,11 @@ TINY_VARIANTS = tuple(
 TINY_RIVALS = (0.035, 0.05, 0.065)
 RIVALS = (0.6, 0.7)
 """Of accelerated retraining: rounds as shares of the run's."""
-COLUMNS = columns(
-    "dataset",
-    "attack",
-    "method",
-    "minus_retrain",
-    "worst_seed",
-    "above_retrain",
-    "remembered",
-    "exact_rounds",
-    "allowed",
-    "holds",
-    "replay_begun",
-)
 
 
 def _cells(scale: Scale) -> list[Config]:
-    tiny = [
-        scale.config(
-            dataset,
-            seed,
-            batch_size=TINY_BATCH,
-            validation=True,
-            methods=("retrain", *_tiny_methods(scale)),
-        )
-        for dataset in scale.datasets
-        for seed in scale.seeds
-    ]
+    methods = ("retrain", *_tiny_methods(scale))
+    tiny = scale.configs(batch_size=TINY_BATCH, validation=True, methods=methods)
     return tiny + [
         scale.config(
             dataset,
@@ -93,65 +71,53 @@ def _tiny_methods(scale: Scale) -> tuple[str, ...]:
 
 
 def _row(of: Results, method: str, attack: str, most: float) -> Row:
-    begun = sum("directions" in r.methods[method].opened for r in of)
     allowed = EASY_SHARE * most if attack in EASY and method.startswith("auto") else most
     return {
         "dataset": of[0].config.dataset,
         "attack": attack,
         "method": method,
-        "minus_retrain": points(gap(of, method)),
-        "worst_seed": points(min(gaps(of, method))),
-        "above_retrain": points(above(of, method), 1),
-        "remembered": number(of.remembered(method)),
-        "exact_rounds": number(of.mean(method, "exact_rounds"), 1),
+        **measured(of, method, "minus_retrain", "worst_seed", "above_retrain", "remembered"),
+        **measured(of, method, "exact_rounds"),
         "allowed": round(allowed),
         "holds": word(holds(of, method, allowed, left=attack == LEAVERS)),
-        "replay_begun": f"{begun} of {len(of)}" if method.startswith("auto") else None,
     }
 
 
-def _document(scale: Scale, results: Results) -> Document:
-    others = rivals(scale, RIVALS)
+def _begun(of: Results, method: str) -> Row:
+    """Say in how many runs a variant of `auto` replayed."""
+    begun = sum("directions" in result.methods[method].opened for result in of)
+    return {"replay_begun": f"{begun} of {len(of)}" if method.startswith("auto") else None}
+
+
+def _write(draft: Draft, results: Results) -> None:
+    scale, others = draft.scale, rivals(draft.scale, RIVALS)
     after_adam = results.where(optimizer="adam")
     rows = [
-        _row(of_attack(after_adam.where(dataset=dataset), attack), method, attack, max(others))
+        _row(of, method, attack, max(others)) | _begun(of, method)
         for dataset in scale.datasets
         for attack in ATTACKS
+        for of in [of_attack(after_adam.where(dataset=dataset), attack)]
         for method in (*VARIANTS, *others.values())
     ]
-    table = Table.from_rows(
-        title="Variants of auto after Adam, on validation data",
-        columns=COLUMNS,
-        rows=rows,
-        command=command("tuning", scale),
-    )
-    kept = _kept(rows, VARIANTS)
-    allowed = scale.exact_share * scale.rounds
     tiny_rows = [
-        _row(results.where(optimizer="sgd", dataset=dataset), method, "backdoor", allowed)
+        _row(of, method, "backdoor", scale.exact_share * scale.rounds)
         for dataset in scale.datasets
+        for of in [results.where(optimizer="sgd", dataset=dataset)]
         for method in _tiny_methods(scale)
     ]
-    tiny = Table.from_rows(
-        title="Schedules of PDLRecover after minibatches of two, on validation data",
-        columns=COLUMNS[:-1],
-        rows=tiny_rows,
-        command=command("tuning", scale),
-    )
-    return Document(
-        name="tuning",
-        title="How the constants of auto were chosen",
-        summary=[
-            *([] if scale.promised else [SHORT]),
-            f"{len(kept)} of {len(VARIANTS)} variants of auto keep all promises in all of "
-            f"{len(scale.datasets) * len(ATTACKS)} cells after Adam, on validation data, over "
-            f"{len(scale.seeds)} seeds.",
-            *([f"They are: {', '.join(kept)}."] if kept else []),
-            "After minibatches of two these schedules of PDLRecover keep the promises on all "
-            f"datasets: {', '.join(_kept(tiny_rows, TINY_VARIANTS)) or 'none'}.",
-        ],
-        tables=[table, tiny],
-    )
+    draft.table("Variants of auto after Adam, on validation data", rows)
+    title = "Schedules of PDLRecover after minibatches of two, on validation data"
+    draft.table(title, tiny_rows)
+    kept = _kept(rows, VARIANTS)
+    draft.summary = [
+        *([] if scale.promised else [SHORT]),
+        f"{len(kept)} of {len(VARIANTS)} variants of auto keep all promises in all of "
+        f"{len(scale.datasets) * len(ATTACKS)} cells after Adam, on validation data, over "
+        f"{len(scale.seeds)} seeds.",
+        *([f"They are: {', '.join(kept)}."] if kept else []),
+        "After minibatches of two these schedules of PDLRecover keep the promises on all "
+        f"datasets: {', '.join(_kept(tiny_rows, TINY_VARIANTS)) or 'none'}.",
+    ]
 
 
 def _kept(rows: list[Row], variants: tuple[str, ...]) -> list[str]:
@@ -161,5 +127,5 @@ def _kept(rows: list[Row], variants: tuple[str, ...]) -> list[str]:
 
 
 REPRODUCTION = Reproduction(
-    name="tuning", title="How the constants of auto were chosen", cells=_cells, document=_document
+    name="tuning", title="How the constants of auto were chosen", cells=_cells, write=_write
 )

@@ -1,75 +1,55 @@
 """The verdicts of the table of all attacks in short: counted by method, and cell by cell."""
 
-from pdlrecover.experiments.report.document import Cell, Row, Table
-from pdlrecover.experiments.reproductions.reproduction import columns
+from pdlrecover.experiments.report.document import Cell, Row
 
 READINGS = {
-    "adam": ("adam", "holds"),
-    "adam_here": ("adam", "holds_here"),
-    "sgd": ("sgd", "holds"),
+    "adam": "after Adam",
+    "adam_here": "after Adam, by what the rival needs in each cell",
+    "sgd": "after SGD",
 }
-"""By what a cell is judged: the run's optimiser, and the column of the verdict."""
-COUNTED = columns(
-    "method",
-    *READINGS,
-    adam="after Adam",
-    adam_here="after Adam, by what the rival needs in each cell",
-    sgd="after SGD",
-)
+"""By what a cell is judged: the run's optimiser, and whether by what is needed in the cell."""
 
 
-def count(table: Table) -> Table:
+def count(rows: list[Row]) -> list[Row]:
     """Return in how many cells each method keeps the promises, by every reading."""
     verdicts: dict[Cell, dict[str, list[bool]]] = {}
-    for row in table.by_key():
-        for reading, (optimizer, column) in READINGS.items():
-            if row["optimizer"] == optimizer and row[column] is not None:
+    for row in rows:
+        for reading in READINGS:
+            optimizer, _, here = reading.partition("_")
+            verdict = row["holds_here" if here else "holds"]
+            if row["optimizer"] == optimizer and verdict is not None:
                 of = verdicts.setdefault(row["method"], {})
-                of.setdefault(reading, []).append(row[column] == "yes")
-    return Table(
-        title="In how many pairs of an attack and a dataset the promises are kept",
-        columns=COUNTED,
-        rows=[[method, *(_share(of.get(r)) for r in READINGS)] for method, of in verdicts.items()],
-        command=table.command,
-        note="Accelerated retraining with a given number of rounds is allowed all of these.",
-    )
+                of.setdefault(reading, []).append(verdict == "yes")
+    return [
+        {"method": method, **{reading: _share(of.get(reading)) for reading in READINGS}}
+        for method, of in verdicts.items()
+    ]
 
 
 def _share(kept: list[bool] | None) -> str | None:
     return None if kept is None else f"{sum(kept)} of {len(kept)}"
 
 
-def headline(counted: Table) -> str:
+def headline(counted: list[Row]) -> str:
     """Say in how many cells `auto` keeps its promises."""
-    (ours,) = (row for row in counted.by_key() if row["method"] == "auto")
-    parts = [
-        f"in {ours[column.key]} cells {column.heading}"
-        for column in counted.columns[1:]
-        if ours[column.key] is not None
-    ]
+    (ours,) = (row for row in counted if row["method"] == "auto")
+    parts = [f"in {ours[key]} cells {by}" for key, by in READINGS.items() if ours[key] is not None]
     return f"auto keeps its promises {'; '.join(parts)}."
 
 
-def by_cell(table: Table) -> list[Table]:
-    """Return for either optimiser how `auto` does in every cell."""
-    ours = [row for row in table.by_key() if row["method"] == "auto"]
-    datasets = list(dict.fromkeys(str(row["dataset"]) for row in ours))
-    tables = []
+def by_cell(rows: list[Row]) -> dict[str, list[Row]]:
+    """Return for either optimiser how `auto` does in every cell: the rows of a table by title."""
+    ours = [row for row in rows if row["method"] == "auto"]
+    datasets = dict.fromkeys(str(row["dataset"]) for row in ours)
+    tables: dict[str, list[Row]] = {}
     for optimizer, name in (("adam", "Adam"), ("sgd", "SGD")):
         of = [row for row in ours if row["optimizer"] == optimizer]
         found = {(row["attack"], row["dataset"]): _shown(row) for row in of}
-        attacks = dict.fromkeys(row["attack"] for row in of)
-        rows: list[list[Cell]] = [[a, *(found.get((a, d)) for d in datasets)] for a in attacks]
-        title = f"auto after {name}: points above retraining, and exact rounds"
-        tables.append(
-            Table(
-                title=title,
-                columns=columns("attack", *datasets),
-                rows=rows,
-                command=table.command,
-            )
-        )
-    return [each for each in tables if each.rows]
+        tables[f"auto after {name}: points above retraining, and exact rounds"] = [
+            {"attack": attack, **{dataset: found.get((attack, dataset)) for dataset in datasets}}
+            for attack in dict.fromkeys(row["attack"] for row in of)
+        ]
+    return {title: some for title, some in tables.items() if some}
 
 
 def _shown(row: Row) -> str:
