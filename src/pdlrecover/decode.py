@@ -4,7 +4,8 @@ Rules:
 
 - Every value has the type of its field. Nothing is converted, except that a whole number may stand
   for a `float` and a list for a tuple. A whole number fits 64 bits.
-- A key that is no field is refused with the nearest one that is. `-` may stand for `_` in it.
+- A key that is no field is refused with the nearest one that is, unless the caller ignores such
+  keys: later versions may have added them to a record. `-` may stand for `_` in it.
 - What a dataclass checks in its `__post_init__` is said with the place of its values. An error of
   the caller's own type is taken to name that place itself.
 """
@@ -13,8 +14,9 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -36,14 +38,22 @@ NAMES: dict[Any, str] = {
 }
 LISTS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers"}
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
-def decode(kind: type[T], values: Any, error: type[LocalError], *, where: str = "") -> T:
+def decode(
+    kind: type[T],
+    values: Any,
+    error: type[LocalError],
+    *,
+    where: str = "",
+    ignore_unknown: bool = False,
+) -> T:
     """Return a value of this type, or raise `error` for what is wrong and its place.
 
     `where` is the place of the values themselves: the name of their table, for example.
     """
-    spelled = _spelled(kind, values, error, where)
+    spelled = _spelled(kind, values, error, where, ignore_unknown)
     try:
         return msgspec.convert(spelled, kind)
     except msgspec.ValidationError as fault:
@@ -77,19 +87,22 @@ def toml_table(name: str, record: Any) -> list[str]:
     ]
 
 
-def _spelled(kind: Any, values: Any, error: type[LocalError], where: str) -> Any:
+def _spelled(
+    kind: Any, values: Any, error: type[LocalError], where: str, ignore_unknown: bool
+) -> Any:
     """Return the values with every key of a dataclass spelled as its field."""
     kind = _chosen(kind, values)
     if isinstance(values, int) and abs(values) >= LIMIT:
         raise error(f"{where or 'it'} must be {_named(kind)} below 2^63, got {shown(values)}")
     if is_dataclass(kind) and isinstance(values, dict):
         names = [key.replace("-", "_") for key in values]
-        _check_keys(names, [field.name for field in fields(kind)], error, where)
+        if not ignore_unknown:
+            _check_keys(names, [field.name for field in fields(kind)], error, where)
         if twice := [name for name in names if names.count(name) > 1]:
             raise error(f"{_joined(where, twice[0])} is there twice, with - and with _")
         values = dict(zip(names, values.values(), strict=True))
     parts = {
-        key: _spelled(part, value, error, place)
+        key: _spelled(part, value, error, place, ignore_unknown)
         for key, place, part, value in _parts(kind, values, where)
     }
     if isinstance(values, dict):
@@ -111,9 +124,10 @@ def _parts(kind: Any, values: Any, where: str) -> Iterator[tuple[Any, str, Any, 
     kind = _chosen(kind, values)
     origin, inner = get_origin(kind), get_args(kind)
     if isinstance(values, dict) and is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         for key, value in values.items():
-            yield key, _joined(where, key), hints[key], value
+            if key in hints:
+                yield key, _joined(where, key), hints[key], value
     elif isinstance(values, dict) and origin is dict:
         for key, value in values.items():
             yield key, _joined(where, key), inner[1], value
@@ -168,7 +182,8 @@ def _named(kind: Any) -> str:
     """Return what a type is called in an error."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return " or ".join(_named(k) for k in inner if not (k is int and float in inner))
+        hidden = {msgspec.UnsetType, int if float in inner else None}
+        return " or ".join(_named(k) for k in inner if k not in hidden)
     if origin is Literal:
         return f"one of {', '.join(map(repr, inner))}"
     if origin in (list, tuple):

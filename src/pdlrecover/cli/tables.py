@@ -14,7 +14,7 @@ from pdlrecover.recovery.methods import OURS
 
 REMEMBERED = "remembered: 1 the original, 0 retraining; on one seed it is noisy, about ±0.3"
 CROWDED = 8
-"""So many columns of numbers, beside the methods, stand closer together."""
+"""From this many columns of numbers on, they stand closer together."""
 
 
 def results_table(result: Result) -> Table:

@@ -51,15 +51,27 @@ def test_parts_that_are_not_known_are_ignored_and_later_ones_may_be_missing():
     ("path", "value", "said"),
     [
         (("format",), 2, "it is of format 2, and this reads 1"),
-        (("seed",), "x", "it: expected `int`, got `str` at `seed`"),
-        (("config",), [], "config: expected `object`, got `array`"),
-        (("config", "peers"), "ten", "config: expected `int`, got `str` at `peers`"),
+        (("seed",), "x", "seed must be a whole number, got 'x'"),
+        (("config",), [], "config must be a table of keys and values, got []"),
+        (("config", "peers"), "ten", "config.peers must be a whole number, got 'ten'"),
         (("config", "peers"), 1, "config: peers must be at least 2, got 1"),
-        (("methods", "retrain"), 3, "methods 'retrain': expected `object`, got `int`"),
-        (("methods", "retrain", "accuracy"), None, "'retrain': expected `float`, got `null`"),
-        (("methods", "retrain", "exact_rounds"), True, "expected `int`, got `bool` at `exact_r"),
-        (("methods", "auto", "seconds"), {}, "missing required field `gradient` at `seconds`"),
-        (("methods", "auto", "curve", "round"), ["a"], "got `str` at `curve.round"),
+        (("methods", "retrain"), 3, "methods.retrain must be a table of keys and values, got 3"),
+        (
+            ("methods", "retrain", "accuracy"),
+            None,
+            "retrain.accuracy must be a number, got None",
+        ),
+        (
+            ("methods", "retrain", "exact_rounds"),
+            True,
+            "exact_rounds must be a whole number, got T",
+        ),
+        (("methods", "auto", "seconds"), {}, "methods.auto.seconds.gradient is missing"),
+        (
+            ("methods", "auto", "curve", "round"),
+            ["a"],
+            "curve.round[0] must be a whole number",
+        ),
     ],
 )
 def test_damage_is_named(path, value, said):

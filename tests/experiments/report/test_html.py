@@ -210,9 +210,9 @@ def test_folders_and_files_are_read(tmp_path):
         ({**record(POISONED), "methods": {}}, "no method in it is done yet"),
         (
             {**record(POISONED), "methods": {"retrain": {}}},
-            "another format: methods 'retrain': object missing required field `accuracy`; give",
+            "another format: methods.retrain.accuracy is missing; give",
         ),
-        ({**record(POISONED), "config": {}}, "another format: config: 'dataset' is missing"),
+        ({**record(POISONED), "config": {}}, "another format: config.dataset is missing"),
         ({"figures": [], "tables": [], "summary": []}, "is a record of another format"),
         (
             {"name": "d", "title": 5, "summary": [], "figures": [], "tables": []},
@@ -220,7 +220,7 @@ def test_folders_and_files_are_read(tmp_path):
         ),
         (
             record({**POISONED, "auto": entry(0.9, opened={"k": openings(1, of=1)})}),
-            "another format: methods 'auto': expected `str`, got `int` at `opened",
+            r"another format: methods.auto.opened.\S+ must be a text, got",
         ),
         (
             {

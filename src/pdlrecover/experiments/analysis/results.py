@@ -71,10 +71,10 @@ class Results(tuple[Result, ...]):
 
     def individual_openings(self, method: str) -> Mean | None:
         """Return how many single peers' updates a method opened, None if it opened none."""
-        alone = [
-            one.opened["individual"] for one in self.entries(method) if "individual" in one.opened
-        ]
-        return Mean.of([float(each.openings) for each in alone])
+        return self.mean_of(
+            method,
+            lambda one: one.opened["individual"].openings if "individual" in one.opened else None,
+        )
 
     def accuracy(self, method: str) -> str | None:
         """Return a method's accuracy for a table, which says if it diverged."""

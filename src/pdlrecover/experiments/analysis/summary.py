@@ -1,6 +1,7 @@
 """What a busy person wants to know of an experiment, in sentences computed from its numbers."""
 
 from pdlrecover.experiments.analysis.promises import BACKDOOR_MARGIN, above
+from pdlrecover.experiments.analysis.results import Mean
 from pdlrecover.experiments.analysis.seeds import SeedResults
 from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.document import Fact
@@ -16,17 +17,15 @@ STAYED = 0.5
 def headline(runs: SeedResults) -> str:
     """Return a title: the data, and who did what."""
     config = runs.config
-    missed = config.undetected
     if config.malicious:
         what = f"{config.malicious} of {config.peers} peers attacked ({config.attack})"
-        what += f", {missed} more stayed undetected" if missed else ""
-        return f"Recovery on {config.dataset}: {what}"
-    what = "nobody was removed"
-    if config.leavers:
-        what = f"{config.leavers} of {config.peers} peers left"
-    if missed:
-        attackers = counted(missed, "attacker", "attackers")
-        what += f", {attackers} stayed undetected ({config.attack})"
+        what += f", {config.undetected} more stayed undetected" if config.undetected else ""
+    else:
+        left = f"{config.leavers} of {config.peers} peers left"
+        what = left if config.leavers else "nobody was removed"
+        if config.undetected:
+            attackers = counted(config.undetected, "attacker", "attackers")
+            what += f", {attackers} stayed undetected ({config.attack})"
     return f"Recovery on {config.dataset}: {what}"
 
 
@@ -49,79 +48,72 @@ def facts(runs: SeedResults) -> list[Fact]:
     against = f"retraining: {percent(runs.value(REFERENCE, 'accuracy'))}" if reference else ""
     if any(runs.diverged(OURS)):
         against = f"it diverged; {against}" if against else "it diverged"
-    made = [
-        Fact(
-            value=percent(runs.value(OURS, "accuracy")),
-            label="accuracy after PDLRecover",
-            note=against,
-        )
-    ]
+    reached = percent(runs.value(OURS, "accuracy"))
+    made = [Fact(value=reached, label="accuracy after PDLRecover", note=against)]
     before, after = (runs.value(name, "attack_success") for name in (POISONED, OURS))
     if after is not None:
-        made.append(
-            Fact(value=percent(after), label="backdoor success", note=f"before: {percent(before)}")
-        )
-    exact = f"{_rounds(runs, OURS):,.0f}"
+        was = f"before: {percent(before)}"
+        made.append(Fact(value=percent(after), label="backdoor success", note=was))
+    exact = f"{_value(runs.exact_rounds(OURS)):,.0f}"
     made.append(Fact(value=exact, label="exact rounds", note=f"of {runs.config.rounds:,}"))
-    alone = _individual(runs, OURS)
+    alone = _value(runs.individual_openings(OURS))
     note = f"only sums over {runs.kept} peers" if not alone else "opened one by one"
     return [*made, Fact(value=f"{alone:,.0f}", label="single peers’ updates seen", note=note)]
 
 
 def divergences(runs: SeedResults) -> list[str]:
     """Say which methods diverged, why, and what their numbers are of."""
-    told = []
+    lines = []
     for name in runs.methods:
         reasons = dict(zip(runs.seeds, runs.diverged(name), strict=True))
-        seeds = [str(seed) for seed, why in reasons.items() if why]
-        if not seeds:
-            continue
-        which = f" with {'seed' if len(seeds) == 1 else 'seeds'} {listed(seeds)}"
-        why = next(why for why in reasons.values() if why)
-        told.append(
-            f"{name} diverged{which if len(reasons) > 1 else ''}, and its numbers are of the last "
-            f"model it had come to: {why}."
-        )
-    return told
+        if seeds := [str(seed) for seed, why in reasons.items() if why]:
+            which = f" with {'seed' if len(seeds) == 1 else 'seeds'} {listed(seeds)}"
+            lines.append(
+                f"{name} diverged{which if len(reasons) > 1 else ''}, and its numbers are of the "
+                f"last model it had come to: {next(filter(None, reasons.values()))}."
+            )
+    return lines
 
 
 def _setting(runs: SeedResults) -> str:
     config, kept = runs.config, runs.kept
-    told = (
+    text = (
         f"{config.peers} peers trained a model ({config.model}) on {config.dataset} for "
         f"{config.rounds:,} rounds; "
     )
     did = "planted a backdoor" if config.attack == "backdoor" else f"attacked ({config.attack})"
     missed, accused = config.undetected, config.accused
     if config.malicious:
-        told += f"{config.malicious} of them {did}, "
-        told += f"{missed} more stayed undetected, " if missed else ""
+        text += f"{config.malicious} of them {did}, "
+        text += f"{missed} more stayed undetected, " if missed else ""
         if accused:
             honest = counted(accused, "honest one was", "honest ones were")
-            told += f"{honest} removed by mistake, "
-        return f"{told}and the {kept} kept peers repaired it."
+            text += f"{honest} removed by mistake, "
+        return f"{text}and the {kept} kept peers repaired it."
     if config.leavers:
-        told += f"{config.leavers} of them left, and the {kept} others forgot them"
+        text += f"{config.leavers} of them left, and the {kept} others forgot them"
     else:
-        told += "nobody was removed"
-    told += f"; {missed} of those who stayed {did} and went undetected" if missed else ""
-    return f"{told}."
+        text += "nobody was removed"
+    text += f"; {missed} of those who stayed {did} and went undetected" if missed else ""
+    return f"{text}."
 
 
 def _reached(runs: SeedResults) -> str:
     if OURS not in runs.methods:
         return ""
     average = f"On average over {len(runs.seeds)} seeds, " if len(runs.seeds) > 1 else ""
-    told = f"{average}PDLRecover reached {percent(runs.value(OURS, 'accuracy'))}"
+    text = f"{average}PDLRecover reached {percent(runs.value(OURS, 'accuracy'))}"
     if REFERENCE in runs.methods:
-        told += f" against {percent(runs.value(REFERENCE, 'accuracy'))} of retraining"
-    told += f", with {_rounds(runs, OURS):,.0f} of {runs.config.rounds:,} exact rounds; "
+        text += f" against {percent(runs.value(REFERENCE, 'accuracy'))} of retraining"
+    text += (
+        f", with {_value(runs.exact_rounds(OURS)):,.0f} of {runs.config.rounds:,} exact rounds; "
+    )
     before, after = (runs.value(name, "attack_success") for name in (POISONED, OURS))
     if before is None or after is None:
         which = "poisoned" if runs.config.malicious else "original"
-        return f"{told}the {which} model had {percent(runs.value(POISONED, 'accuracy'))}."
+        return f"{text}the {which} model had {percent(runs.value(POISONED, 'accuracy'))}."
     verb = "fell" if after < before else "went"
-    return f"{told}the backdoor {verb} from {percent(before)} to {percent(after)}."
+    return f"{text}the backdoor {verb} from {percent(before)} to {percent(after)}."
 
 
 def _cost(runs: SeedResults) -> str:
@@ -147,13 +139,13 @@ def _others(runs: SeedResults) -> list[str]:
         for name in rivals
         if name not in stayed and (runs.value(name, "accuracy") or 0) > ours + CLEARLY
     ]
-    told = []
+    lines = []
     if better:
-        told.append(f"More accurate than that: {listed([_spent(runs, n) for n in better])}.")
+        lines.append(f"More accurate than that: {listed([_spent(runs, n) for n in better])}.")
     if stayed:
         how = [f"{name} ({percent(runs.value(name, 'attack_success'))})" for name in stayed]
-        told.append(f"The backdoor stayed after {listed(how)}.")
-    return told
+        lines.append(f"The backdoor stayed after {listed(how)}.")
+    return lines
 
 
 def _stayed(runs: SeedResults, method: str) -> bool:
@@ -173,36 +165,30 @@ def _stayed(runs: SeedResults, method: str) -> bool:
     return has.value > max(BACKDOOR_MARGIN, STAYED * had.value)
 
 
-def _rounds(runs: SeedResults, method: str) -> float:
-    found = runs.exact_rounds(method)
-    return 0 if found is None else found.value
-
-
 def _spent(runs: SeedResults, method: str) -> str:
-    rounds = counted(round(_rounds(runs, method)), "exact round", "exact rounds")
+    rounds = counted(round(_value(runs.exact_rounds(method))), "exact round", "exact rounds")
     return f"{method} ({percent(runs.value(method, 'accuracy'))} with {rounds})"
 
 
 def _seen(runs: SeedResults) -> str:
-    alone = [name for name in runs.methods if _individual(runs, name)]
-    if not alone:
+    alone = {name: _value(runs.individual_openings(name)) for name in runs.methods}
+    how = [f"{name} ({count:,.0f})" for name, count in alone.items() if count]
+    if not how:
         return "Only sums over many peers were opened: nobody’s own update was seen."
-    how = [f"{name} ({_individual(runs, name):,.0f})" for name in alone]
     return f"Single peers’ updates were opened by {listed(how)}; the others opened only sums."
 
 
 def _cautions(runs: SeedResults) -> list[str]:
-    told = divergences(runs)
+    lines = divergences(runs)
     if len(runs.config.removed) == 1:
-        told.append(
+        lines.append(
             "One peer was removed: what was opened with and without it differs by its own updates, "
             "so those can be computed."
         )
     if runs.unfinished:
-        told.append(f"Not finished: {listed(runs.unfinished)}.")
-    return told
+        lines.append(f"Not finished: {listed(runs.unfinished)}.")
+    return lines
 
 
-def _individual(runs: SeedResults, method: str) -> float:
-    found = runs.individual_openings(method)
-    return 0 if found is None else found.value
+def _value(mean: Mean | None) -> float:
+    return 0 if mean is None else mean.value

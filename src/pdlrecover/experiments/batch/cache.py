@@ -51,7 +51,7 @@ LIBRARIES = ("torch", "numpy")
 APART = ("engines/peers",)
 """What is in those rooms and has no part in an experiment."""
 NAMED = 3
-"""So many of the runs that failed for one reason are named."""
+"""How many of the runs that failed for one reason are named."""
 
 
 @dataclass(frozen=True, kw_only=True)

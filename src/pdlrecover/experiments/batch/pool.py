@@ -24,7 +24,7 @@ from pdlrecover.errors import PDLRecoverError
 
 Job = Callable[[], object]
 ProgressCallback = Callable[[int, Sequence[str]], None]
-"""Is told how many jobs are done, and which are running."""
+"""Gets how many jobs are done, and which are running."""
 
 POLL_SECONDS = 1.0
 TRIES = 2
@@ -32,7 +32,7 @@ DIED = f"its process died {TRIES} times, as happens when memory runs out; run fe
 
 
 def run_jobs(jobs: Mapping[str, Job], workers: int, watch: ProgressCallback) -> dict[str, str]:
-    """Run all jobs, begun in their order, so many at a time; return why some failed, by name."""
+    """Run all jobs, begun in their order, `workers` at a time; return why some failed, by name."""
     waiting, done = deque(jobs), 0
     failed: dict[str, str] = {}
     deaths: Counter[str] = Counter()

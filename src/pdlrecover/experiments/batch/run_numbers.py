@@ -1,7 +1,7 @@
 """The numbers of single runs beside the documents made of them: one line of JSON for each run.
 
 A document has means; here is what they are means of, so that anyone can compute others. Curves and
-openings are left out, and numbers are rounded to six digits. Runs are told apart by their config
+openings are left out, and numbers are rounded to six digits. Runs are identified by their config
 without its methods; one that is there gets the methods it did not have, and newer numbers. Of two
 commands with one folder, the second waits for the first to write.
 """
@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pdlrecover.decode import decode
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.experiment.result import MethodNumbers, Result, as_record, as_type
+from pdlrecover.experiments.experiment.result import MethodNumbers, Result, as_record
 from pdlrecover.files import alone, make_folder, read_text, write_whole
 
 NAME = "runs.jsonl"
@@ -53,8 +54,7 @@ def read_runs(path: Path) -> list[RunNumbers]:
     """Return the runs of a file."""
     text = read_text(path, RecordError)
     try:
-        lines = text.splitlines()
-        return [as_type(json.loads(line), RunNumbers, f"run {i}") for i, line in enumerate(lines)]
+        return [_read(json.loads(line), f"run {i}") for i, line in enumerate(text.splitlines())]
     except ValueError as error:
         raise RecordError(f"{path} is damaged: {error}; delete it to write it again") from error
 
@@ -63,7 +63,11 @@ def _numbers(result: Result) -> RunNumbers:
     """Return the numbers of a result, rounded."""
     record = as_record(result)
     del record["config"]["methods"]
-    return as_type({**record, "methods": _rounded(record["methods"])}, RunNumbers, "a result")
+    return _read({**record, "methods": _rounded(record["methods"])})
+
+
+def _read(record: Any, where: str = "") -> RunNumbers:
+    return decode(RunNumbers, record, RecordError, where=where, ignore_unknown=True)
 
 
 def _rounded(value: Any) -> Any:

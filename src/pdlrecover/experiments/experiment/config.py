@@ -4,7 +4,7 @@ A field's name, type, default and docstring are also those of the flag of `pdlre
 """
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -167,10 +167,6 @@ class Config:
             given = overrides or {}
             kept = {k: value for k, value in values.items() if k.replace("-", "_") not in given}
             return cls.from_values({**kept, **given})
-
-    def with_seed(self, seed: int) -> "Config":
-        """Return the same experiment with another seed."""
-        return replace(self, seed=seed)
 
     def record(self) -> dict[str, Any]:
         """Return the values for a result record."""

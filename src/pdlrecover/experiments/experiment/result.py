@@ -10,11 +10,12 @@ Rules:
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
-from pdlrecover.engines.ledger import LedgerRecord, Openings, Seconds
+from pdlrecover.decode import decode
+from pdlrecover.engines.ledger import Openings, Seconds
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.experiment.config import Config
 
@@ -49,7 +50,6 @@ NumberName = (
     ]
 )
 """The names of numbers that are averaged over results."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,21 +119,6 @@ class MethodResult(MethodNumbers):
     curve: Curve
     liars: list[int] = field(default_factory=list)
 
-    @classmethod
-    def measured(
-        cls,
-        scores: Scores,
-        losses: Losses,
-        ledger: LedgerRecord,
-        *,
-        seconds: Seconds,
-        curve: Curve,
-        commit: str | None,
-    ) -> "MethodResult":
-        """Put together what was measured of a method."""
-        parts = {**vars(scores), **vars(losses), **vars(ledger)}
-        return cls(**parts, seconds=seconds, curve=curve, commit=commit)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -169,26 +154,8 @@ def read_result(record: Any) -> Result:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         found = record.get("format") if isinstance(record, dict) else None
         raise RecordError(f"it is of format {found}, and this reads {FORMAT}")
-    config, methods = (
-        as_type(record.get(part), dict[str, Any], part) for part in ("config", "methods")
-    )
-    for name in NEEDED:
-        if name not in config:
-            raise RecordError(f"config: {name!r} is missing")
-    read: dict[str, Any] = {
-        "config": as_type(config, Config, "config"),
-        "methods": {
-            name: as_type(entry, MethodResult, f"methods {name!r}")
-            for name, entry in methods.items()
-        },
-    }
-    return as_type({**record, **read}, Result, "it")
-
-
-def as_type(value: Any, kind: type[T], what: str) -> T:
-    """Return a value of JSON as a type; raise RecordError with what is wrong, and where."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        said = str(error).replace(" - at `$.", " at `").replace(" - at `$`", "")
-        raise RecordError(f"{what}: {said[0].lower()}{said[1:]}") from error
+    config = record.get("config")
+    missing = [name for name in NEEDED if isinstance(config, dict) and name not in config]
+    if missing:
+        raise RecordError(f"config.{missing[0]} is missing")
+    return decode(Result, record, RecordError, ignore_unknown=True)

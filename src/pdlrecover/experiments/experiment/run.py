@@ -182,10 +182,11 @@ def _recover(
 
 def _measured(world: World, state: TrainedModel, observer: CurveObserver) -> MethodResult:
     observer.finish(state.weights)
-    return MethodResult.measured(
-        measure(world, state.weights),
-        losses(world.federation.simulated_peers, world.dataset, world.removed, state.weights),
-        state.ledger.totals(),
+    peers = world.federation.simulated_peers
+    return MethodResult(
+        **vars(measure(world, state.weights)),
+        **vars(losses(peers, world.dataset, world.removed, state.weights)),
+        **vars(state.ledger.totals()),
         seconds=state.ledger.split_seconds(),
         curve=observer.curve,
         commit=_commit(),

@@ -36,7 +36,7 @@ METHOD = "method"
 LONG = 40
 """Tables of more rows are folded."""
 HELD = 5
-"""So many columns at most stay in place when a table is scrolled; the style knows no more."""
+"""The most columns that stay in place when a table is scrolled; the style knows no more."""
 
 
 def write_report(documents: Sequence[Document], path: Path) -> Path:
@@ -245,7 +245,7 @@ def _kind(places: int | None, column: int, held: int) -> str:
 def _places(table: Table, column: int) -> int | None:
     """Return how many decimals a column's numbers get, or None for a column of texts.
 
-    One for percentages; otherwise so many that the typical number has three digits, and no more
+    One for percentages; otherwise as many as give the typical number three digits, and no more
     than any of them was given with.
     """
     cells = [row[column] for row in table.rows]

@@ -15,8 +15,6 @@ from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.files import read_json
 
 NAMES = ("document.json", "result.json")
-WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-"""What reading a record raises when a part of it is missing or of another kind."""
 
 
 def read_documents(paths: Sequence[Path]) -> list[Document]:
@@ -31,7 +29,9 @@ def read_documents(paths: Sequence[Path]) -> list[Document]:
         record = found if isinstance(found, dict) else {}
         try:
             if {"methods", "config"} <= record.keys():
-                results.append(_checked_result(record))
+                results.append(read_result(record))
+                if not results[-1].methods:
+                    raise RecordError("no method in it is done yet")
             elif {"figures", "tables", "summary"} <= record.keys():
                 documents.append(Document.from_record(record))
             else:
@@ -39,9 +39,9 @@ def read_documents(paths: Sequence[Path]) -> list[Document]:
                     f"it has neither the parts of a simulation's result nor of a document, but "
                     f"{', '.join(sorted(record)[:6]) or 'nothing'}"
                 )
-        except WRONG as error:
+        except RecordError as error:
             raise RecordError(
-                f"{file} is a record of another format: {_reason(error)}; give a result.json that "
+                f"{file} is a record of another format: {error}; give a result.json that "
                 "`pdlrecover simulate` wrote, or a document's record"
             ) from error
     order = {name: place for place, name in enumerate(REPRODUCTIONS)}
@@ -62,15 +62,3 @@ def _files(path: Path) -> list[Path]:
             "name another folder"
         )
     return found
-
-
-def _checked_result(record: object) -> Result:
-    """Return a result; raise if it is of another version, or has no method yet."""
-    result = read_result(record)
-    if not result.methods:
-        raise RecordError("no method in it is done yet")
-    return result
-
-
-def _reason(error: Exception) -> str:
-    return f"{error} is missing" if isinstance(error, KeyError) else str(error)

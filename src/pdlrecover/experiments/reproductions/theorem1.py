@@ -12,7 +12,6 @@ estimated one. Exact rounds have an error of at most the fixed-point rounding, w
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.experiment.config import Config
@@ -52,11 +51,11 @@ class Bound:
         return all(d <= b for d, b in zip(self.distance, self.bound, strict=True))
 
 
-def measure_bound(config: Config, data_dir: Path | None = None) -> Bound:
+def measure_bound(config: Config) -> Bound:
     """Train, retrain and recover; return distances, Z and the bound."""
     if config.model != "logistic" or config.l2 <= 0 or config.optimizer != "sgd":
         raise PlanError("Theorem 1 is about L2-regularised logistic regression trained with SGD")
-    world = build(config, data_dir=data_dir)
+    world = build(config)
     smoothness = _smoothness(world)
     if config.learning_rate > min(1 / config.l2, 1 / smoothness):
         raise PlanError(
