@@ -1,6 +1,5 @@
 """Progress in the terminal: one bar for each method, with the accuracy as it is measured."""
 
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -34,12 +33,7 @@ class Bars:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def start(self, name: str, rounds: int) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
@@ -17,6 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
+from pdlrecover.cli.tables import plain_table
 from pdlrecover.errors import PDLRecoverError, PlanError, RecordError
 from pdlrecover.experiments.analysis.results import Results, origin
 from pdlrecover.experiments.batch.cache import Status, Watcher, cached, run_cells
@@ -126,15 +126,11 @@ def _documented(name: str, scale: Scale, results: list[Result], folder: Path) ->
     """Make a document of its runs, and write both down."""
     document = REPRODUCTIONS[name].document(scale, Results(results))
     document = replace(document, note=document.note or origin(results))
-    _write(document, folder)
+    make_folder(folder, RecordError)
+    write_json(folder / f"{document.name}.json", document.record(), RecordError, indent=1)
     if results:
         add_runs(results, folder)
     return document
-
-
-def _write(document: Document, folder: Path) -> None:
-    make_folder(folder, RecordError)
-    write_json(folder / f"{document.name}.json", document.record(), RecordError, indent=1)
 
 
 def _check_scale(folder: Path, scale: Scale) -> None:
@@ -177,14 +173,7 @@ def _grid(table: Table, width: int) -> Grid | None:
     if room < 0:
         return None
     wanted = sum(most) - sum(least)
-    grid = Grid(
-        title=Text(table.title),
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, GAP - 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
+    grid = plain_table(table.title, padding=GAP - 1)
     for heading, low, high in zip(table.headings, least, most, strict=True):
         more = high - low if wanted <= room else (high - low) * room // wanted
         grid.add_column(Text(heading), width=low + more)

@@ -21,7 +21,7 @@ from pdlrecover.errors import PlanError
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.experiment.run import run
-from pdlrecover.experiments.report.figures import draw_curves
+from pdlrecover.experiments.report.figures import draw_panels
 from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.report.simulation_document import documents_from_result
 from pdlrecover.recovery.methods import METHODS
@@ -116,10 +116,11 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> Result:
     except KeyboardInterrupt:
         say(f"\ninterrupted; results so far are in {out}; run the same command to continue")
         raise typer.Exit(INTERRUPTED) from None
-    figure = draw_curves(result, out / "curves.svg")
+    documents = documents_from_result(result)
+    figure = draw_panels(documents[0].figures, out / "curves.svg")
     console.print(results_table(result))
     if result.dataset_note:
         say(f"Note: {result.dataset_note}.")
-    report = write_report(documents_from_result(result), out / "report.html")
+    report = write_report(documents, out / "report.html")
     say(f"Report: {report}\nCurves: {figure}\nRecord: {out / 'result.json'}")
     return result

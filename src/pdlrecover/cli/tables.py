@@ -17,6 +17,19 @@ CROWDED = 8
 """From this many columns of numbers on, they stand closer together."""
 
 
+def plain_table(title: str, padding: int) -> Table:
+    """Return a table without columns and edges, with this many blanks after a cell."""
+    return Table(
+        title=Text(title),
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, padding, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
+
+
 def results_table(result: Result) -> Table:
     """Return what each method reached and what it cost.
 
@@ -32,18 +45,11 @@ def results_table(result: Result) -> Table:
     if config.undetected:
         what += f", {config.undetected} undetected"
     mode = "in the clear" if config.clear else "on shares"
-    table = Table(
-        title=Text(
-            f"{config.dataset}, {config.peers} peers, {what}, {config.rounds} rounds, {mode}"
-        ),
-        title_justify="left",
-        caption=Text("\n".join(notes)) or None,
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1 if len(columns) < CROWDED else 0, 0, 0),
-        pad_edge=False,
-        show_edge=False,
+    table = plain_table(
+        f"{config.dataset}, {config.peers} peers, {what}, {config.rounds} rounds, {mode}",
+        padding=1 if len(columns) < CROWDED else 0,
     )
+    table.caption = Text("\n".join(notes)) or None
     table.add_column("method", overflow="fold")
     for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)

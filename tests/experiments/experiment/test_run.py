@@ -12,7 +12,8 @@ from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import as_record, read_result
 from pdlrecover.experiments.experiment.run import run
 from pdlrecover.experiments.experiment.world import build
-from pdlrecover.experiments.report.figures import draw_curves
+from pdlrecover.experiments.report.figures import draw_panels
+from pdlrecover.experiments.report.simulation_document import documents_from_result
 from pdlrecover.experiments.reproductions.theorem1 import BOUND, measure_bound
 from pdlrecover.recovery.methods import METHODS, MethodEntry
 from pdlrecover.recovery.requests import Stepped, Update
@@ -83,7 +84,8 @@ def test_a_record_has_everything_that_is_promised(tmp_path):
     used = result.methods["pdlrecover"].exact_rounds
     assert result.methods["retrain-k"].exact_rounds == used
     assert not (tmp_path / "history").exists()
-    figure = draw_curves(result, tmp_path / "curves.svg").read_text()
+    figures = documents_from_result(result)[0].figures
+    figure = draw_panels(figures, tmp_path / "curves.svg").read_text()
     assert figure.startswith("<svg")
     assert "pdlrecover" in figure
 

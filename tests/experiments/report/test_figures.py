@@ -6,15 +6,9 @@ from dataclasses import replace
 from simulated import POISONED, entry, result
 
 from pdlrecover.experiments.report.document import Figure, Series
-from pdlrecover.experiments.report.figures import (
-    draw_curves,
-    draw_panels,
-    fresh,
-    page_chart,
-    panels,
-    runtime,
-)
+from pdlrecover.experiments.report.figures import draw_panels, fresh, page_chart, panels, runtime
 from pdlrecover.experiments.report.palette import looks
+from pdlrecover.experiments.report.simulation_document import documents_from_result
 
 
 def figure(*series, log=False):
@@ -64,7 +58,8 @@ def test_a_line_of_one_value_is_seen(tmp_path):
 
 def test_a_curve_of_one_value_is_seen(tmp_path):
     methods = POISONED | {"fedrecovery": entry(0.5)}
-    drawn = markers(draw_curves(result(methods), tmp_path / "b.svg"))
+    (document,) = documents_from_result(result(methods))
+    drawn = markers(draw_panels(document.figures, tmp_path / "b.svg"))
     assert {name for name, *_ in drawn} >= {"fedrecovery", "poisoned"}
 
 

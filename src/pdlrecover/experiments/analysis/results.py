@@ -113,7 +113,7 @@ class Results(tuple[Result, ...]):
         """
         return Mean.of(
             [
-                work(r.methods[method], r.config.peers if method == POISONED else kept(r.config))
+                work(r.methods[method], r.config.peers if method == POISONED else r.config.kept)
                 for r in self
                 if method in r.methods
             ]
@@ -160,11 +160,6 @@ def diverged(method: str, one: MethodResult | None, config: Config) -> str | Non
 def work(one: MethodResult, peers: int) -> float:
     """Return a method's gradient evaluations as rounds of this many peers."""
     return one.gradient_evaluations / peers
-
-
-def kept(config: Config) -> int:
-    """Return how many peers were not removed."""
-    return config.peers - len(config.removed)
 
 
 def line(name: str, xs: Sequence[float], means: Sequence[Mean | None]) -> Series:

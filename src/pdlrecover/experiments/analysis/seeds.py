@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pdlrecover.experiments.analysis.results import Mean, Results, kept
+from pdlrecover.experiments.analysis.results import Mean, Results
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED, NumberName, Result
 
@@ -30,11 +30,6 @@ class SeedResults(Results):
     def unfinished(self) -> list[str]:
         """The methods that were asked for and are not in every result."""
         return [name for name in (POISONED, *self.config.methods) if name not in self.methods]
-
-    @property
-    def kept(self) -> int:
-        """How many peers were not removed."""
-        return kept(self.config)
 
     def value(self, method: str, number: NumberName) -> float | None:
         """Return a method's number, averaged over the seeds; None if a seed has none."""

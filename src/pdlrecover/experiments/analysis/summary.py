@@ -57,7 +57,7 @@ def facts(runs: SeedResults) -> list[Fact]:
     exact = f"{_value(runs.exact_rounds(OURS)):,.0f}"
     made.append(Fact(value=exact, label="exact rounds", note=f"of {runs.config.rounds:,}"))
     alone = _value(runs.individual_openings(OURS))
-    note = f"only sums over {runs.kept} peers" if not alone else "opened one by one"
+    note = f"only sums over {runs.config.kept} peers" if not alone else "opened one by one"
     return [*made, Fact(value=f"{alone:,.0f}", label="single peers’ updates seen", note=note)]
 
 
@@ -76,7 +76,7 @@ def divergences(runs: SeedResults) -> list[str]:
 
 
 def _setting(runs: SeedResults) -> str:
-    config, kept = runs.config, runs.kept
+    config, kept = runs.config, runs.config.kept
     text = (
         f"{config.peers} peers trained a model ({config.model}) on {config.dataset} for "
         f"{config.rounds:,} rounds; "

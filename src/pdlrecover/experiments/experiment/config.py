@@ -126,7 +126,7 @@ class Config:
         for name in ("bound", "learning_rate", "accelerated_rounds", "batch_size", "budget_gb"):
             if not 0 < getattr(self, name) < math.inf:
                 raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
-        if len(self.removed) + self.undetected >= self.peers:
+        if self.undetected >= self.kept:
             raise PlanError(
                 f"{len(self.removed)} removed and {self.undetected} undetected of {self.peers} "
                 "peers leave nobody honest; lower one of them"
@@ -140,10 +140,9 @@ class Config:
             check(method, clear=self.clear)
             plan = Settings(options=self.options)
             check_plan(method, plan, rounds=self.rounds, removed=len(self.removed))
-        away = self.peers - len(self.removed) - self.absent - self.lying
         if self.clear and (self.absent or self.lying):
             raise PlanError("absent and lying peers need shares; leave --clear out")
-        if away < 0 or self.lying > self.tolerance.liars:
+        if self.kept < self.absent + self.lying or self.lying > self.tolerance.liars:
             raise PlanError(
                 f"{self.absent} absent and {self.lying} lying peers are more than the kept ones "
                 f"can be, or than the {self.tolerance.liars} liars that are tolerated"
@@ -176,6 +175,11 @@ class Config:
     def removed(self) -> range:
         """The peers that are removed: the first ones, who attack or leave, then the accused."""
         return range(self.malicious + self.accused) or range(self.leavers)
+
+    @property
+    def kept(self) -> int:
+        """How many peers are not removed."""
+        return self.peers - len(self.removed)
 
     @property
     def reason(self) -> Reason:

@@ -32,6 +32,8 @@ class CurveObserver:
         self.model: Vector = world.federation.simulated_peers.updates.model.initial
         """The latest."""
         self.curve = Curve(round=[], accuracy=[], attack_success=[])
+        if progress:
+            progress.start(name, world.config.rounds)
 
     def __call__(self, step: Stepped) -> None:
         """Take note of a round."""
@@ -49,6 +51,7 @@ class CurveObserver:
             self.measure(self._last, model)
         if self._progress:
             self._progress.step(self._name, self._last, self.curve.accuracy[-1])
+            self._progress.end(self._name)
 
     def measure(self, round: int, model: Vector) -> None:
         """Measure a model on the test part, without and with the trigger."""

@@ -124,16 +124,12 @@ def _train(world: World, out: Path, result: Result, progress: Progress | None) -
     """Train the original model, and keep it; return the result with it."""
     config = world.config
     observer = CurveObserver(world, POISONED, progress)
-    if progress:
-        progress.start(POISONED, config.rounds)
     found = len(world.federation.history.sums)
     state = world.federation.train(
         config.rounds, config.learning_rate, optimizer=config.optimizer, observer=observer
     )
     trained = replace(_measured(world, state, observer), rounds_from_history=found)
     clipped = world.federation.simulated_peers.clipped
-    if progress:
-        progress.end(POISONED)
     _keep(out, POISONED, state)
     return replace(
         result,
@@ -158,8 +154,6 @@ def _recover(
         batch_size=config.batch_size,
         noise_seed=config.seed,
     )
-    if progress:
-        progress.start(name, config.rounds)
     diverged = None
     try:
         state = world.federation.recover(
@@ -173,11 +167,8 @@ def _recover(
         )
     except RangeError as error:
         state, diverged = world.federation.unfinished(observer.model), str(error)
-    found = replace(_measured(world, state, observer), diverged=diverged)
-    if progress:
-        progress.end(name)
     _keep(out, name, state)
-    return found
+    return replace(_measured(world, state, observer), diverged=diverged)
 
 
 def _measured(world: World, state: TrainedModel, observer: CurveObserver) -> MethodResult:

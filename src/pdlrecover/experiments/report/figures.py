@@ -18,10 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.report.document import Figure, Series
 from pdlrecover.experiments.report.palette import NAMED, Look, Pair, css, is_ours, looks
-from pdlrecover.experiments.report.simulation_document import documents_from_result
 from pdlrecover.recovery.methods import REFERENCE
 
 Spec = dict[str, Any]
@@ -92,11 +90,6 @@ def runtime() -> str:
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
 
 
-def draw_curves(result: Result, path: Path) -> Path:
-    """Draw accuracy, and backdoor success where there is one, of every method by rounds."""
-    return draw_panels(documents_from_result(result)[0].figures, path)
-
-
 def draw_panels(figures: list[Figure], path: Path) -> Path:
     """Draw figures of one kind side by side, with one legend beside them."""
     import vl_convert
@@ -129,11 +122,6 @@ def panels(figures: Sequence[Figure]) -> Spec:
         ]
         + [_legend([_row(s, styles[s.name], _light) for s in series.values()])],
     }
-
-
-def dotted(series: Series) -> bool:
-    """Say whether a series is shown as points: it is meant to be, or has a single value."""
-    return series.points or sum(value is not None for value in series.y) == 1
 
 
 def _light(colour: Pair) -> str:
@@ -224,7 +212,7 @@ def _row(series: Series, look: Look, colour: Callable[[Pair], str], *, log: bool
     """Return a series: its look, and its lists of VALUES, None where it has no value."""
     y = [v if v is not None and math.isfinite(v) and (v > 0 or not log) else None for v in series.y]
     ends = [int(v is not None and then is None) for v, then in zip(y, [*y[1:], None], strict=True)]
-    ours, alone = is_ours(series.name), dotted(series)
+    ours, alone = is_ours(series.name), series.points or sum(v is not None for v in series.y) == 1
     banded = series.spread is not None and not series.points
     kinds = {"ours": ours, "points": series.points, "dotted": alone, "banded": banded}
     return {kind: True for kind, has in kinds.items() if has} | {

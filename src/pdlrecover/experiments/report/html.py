@@ -22,7 +22,7 @@ from typing import Any
 
 from pdlrecover.engines.ledger import Openings
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.document import Cell, Column, Document, Fact, Figure, Table
+from pdlrecover.experiments.report.document import Cell, Document, Fact, Figure, Row, Table
 from pdlrecover.experiments.report.figures import config, page_chart, runtime
 from pdlrecover.experiments.report.ledger import picture
 from pdlrecover.experiments.report.palette import is_ours, style
@@ -129,6 +129,8 @@ def _fact(fact: Fact) -> str:
 
 def _figure(figure: Figure) -> str:
     scale = '<button type="button" aria-pressed="false">Logarithmic rounds</button>'
+    # A logarithm may help with lines by round, where some end long before others.
+    lines = "round" in figure.x.split() and not all(series.points for series in figure.series)
     label = escape(f"{figure.title}: {figure.y} by {figure.x}. Arrow keys read the values.")
     return (
         f"<figure><figcaption><h3>{escape(figure.title)}</h3></figcaption>"
@@ -136,18 +138,9 @@ def _figure(figure: Figure) -> str:
         f'<div class="plot"><div class="canvas" tabindex="0" role="img" aria-label="{label}">'
         "<noscript>Curves are drawn by a script.</noscript></div>"
         '<div class="tip" role="status"></div></div>'
-        f'<div class="scales">{scale if _by_round(figure) else ""}</div>'
+        f'<div class="scales">{scale if lines else ""}</div>'
         f"{_note(figure.note)}{_command(figure.command)}</figure>"
     )
-
-
-def _by_round(figure: Figure) -> bool:
-    """Say whether a logarithm may help: lines by round, where some end long before others."""
-    return "round" in figure.x.split() and not all(series.points for series in figure.series)
-
-
-def _ours(ours: bool) -> str:
-    return ' class="ours"' if ours else ""
 
 
 def _table(table: Table, *, folded: bool = True) -> str:
@@ -196,22 +189,17 @@ def _row(
         shown, exact = _shown(cell, digits), escape(str(cell))
         value = "" if _missing(cell) or shown == exact else f' data-value="{exact}"'
         cells.append(f"<{tag}{kind}{value}>{shown}</{tag[:2]}>")
-    return f"<tr{_ours(ours)}>{''.join(cells)}</tr>"
+    mark = ' class="ours"' if ours else ""
+    return f"<tr{mark}>{''.join(cells)}</tr>"
 
 
 def _ledger(ledger: dict[str, dict[str, Openings]]) -> str:
-    table = Table(
-        title="Openings",
-        columns=[
-            Column(key=key, heading=key) for key in (METHOD, "opened", "openings", "numbers", "of")
-        ],
-        rows=[
-            [method, kind, entry.openings, entry.numbers, entry.of]
-            for method, opened in ledger.items()
-            for kind, entry in opened.items()
-        ],
-        command="",
-    )
+    rows: list[Row] = [
+        {METHOD: method, "opened": kind, **vars(entry)}
+        for method, opened in ledger.items()
+        for kind, entry in opened.items()
+    ]
+    table = Table.from_rows("Openings", rows, {}, "")
     return (
         '<div class="ledger"><h3>Who saw what</h3>'
         "<p>Everything that was opened, and so seen by all peers. A sum over many peers hides each "

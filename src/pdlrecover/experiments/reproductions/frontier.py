@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pdlrecover.experiments.analysis.promises import holds
-from pdlrecover.experiments.analysis.results import Results, kept, work
+from pdlrecover.experiments.analysis.results import Results, work
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import is_scored
 from pdlrecover.experiments.experiment.result import MethodResult, NumberName
@@ -172,7 +172,7 @@ def _draw(draft: Draft, title: str, of: Results, attack: str, methods: tuple[str
 
 def _effort(of: Results, name: str, effort: str) -> float | None:
     _, spent = EFFORTS[effort]
-    values = [spent(r.methods[name], kept(r.config)) for r in of if name in r.methods]
+    values = [spent(r.methods[name], r.config.kept) for r in of if name in r.methods]
     return sum(values) / len(values) if values else None
 
 
