@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from pdlrecover.decode import convert
 from pdlrecover.engines.ledger import LedgerRecord, Openings, Seconds
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.experiment.config import Config
@@ -188,7 +189,7 @@ def read_result(record: Any) -> Result:
 def as_type(value: Any, kind: type[T], what: str) -> T:
     """Return a value of JSON as a type; raise RecordError with what is wrong, and where."""
     try:
-        return msgspec.convert(value, kind)
+        return convert(kind, value)
     except msgspec.ValidationError as error:
         said = str(error).replace(" - at `$.", " at `").replace(" - at `$`", "")
         raise RecordError(f"{what}: {said[0].lower()}{said[1:]}") from error
