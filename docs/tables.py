@@ -14,7 +14,7 @@ from pdlrecover.experiments.analysis.promises import ACCURACY_MARGIN, BACKDOOR_M
 from pdlrecover.experiments.batch.run_numbers import read_runs
 from pdlrecover.experiments.experiment.result import Result, read_result
 from pdlrecover.experiments.report.document import Document
-from pdlrecover.recovery.methods import METHODS
+from pdlrecover.recovery.methods import METHODS, OURS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -162,9 +162,7 @@ def verdict() -> list[str]:
     kept = {row["method"]: row for row in document_table("attacks", 0)}
     each = ", ".join(f"{found:g} on {DATASETS[dataset]}" for dataset, found in holding.items())
     missed = [f"{r['attack']} on {DATASETS[r['dataset']]}" for r in mine if r["holds"] == "no"]
-    rival, ours, plain = (
-        kept[name] for name in (f"accelerated-retrain:rounds={safe}", "auto", "pdlrecover")
-    )
+    rival, ours, plain = kept[f"accelerated-retrain:rounds={safe}"], kept["auto"], kept[OURS]
     return [
         f"- **Gradients.** After a backdoor and after leavers `auto` needs {min(spent):.0f} to "
         f"{max(spent):.0f} exact rounds. Of the numbers tried, accelerated retraining needs "

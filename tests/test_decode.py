@@ -2,6 +2,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -195,3 +196,10 @@ def test_a_table_is_read_as_it_was_written(rounds, rate, size, shape, quick):
 def test_what_is_not_toml_is_said(text):
     with pytest.raises(PlanError, match="this is not TOML: "):
         parse_toml(text, PlanError)
+
+
+def test_defaults_are_on_the_instance_as_if_it_had_been_called():
+    read, called = decode(File, PLAIN, PlanError), File(name="x", training=Training(rounds=3))
+    assert vars(read) == vars(called)
+    assert vars(read.training) == vars(called.training)
+    assert json.dumps(msgspec.to_builtins(read)) == json.dumps(msgspec.to_builtins(called))

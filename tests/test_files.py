@@ -161,3 +161,34 @@ def test_a_second_process_waits_for_the_first(tmp_path):
         with pytest.raises(subprocess.TimeoutExpired):
             other.wait(timeout=0.5)
     assert other.communicate(timeout=60)[0] == "in\n"
+
+
+def test_a_file_keeps_its_mode_unless_it_must_be_private(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("old")
+    path.chmod(0o660)
+    write_whole(path, "new")
+    assert path.stat().st_mode & 0o777 == 0o660
+    write_whole(path, "newer", durable=True)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        write_whole(pipe, "text")
+        assert reader.communicate(timeout=60)[0] == b"text"
+    assert pipe.is_fifo()
+
+
+def test_what_a_killed_writer_left_is_cleared_away(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = tmp_path / f"a.{dead.pid}-1.part"
+    busy = tmp_path / f"a.{os.getpid()}-1.part"
+    other = tmp_path / f"b.{dead.pid}-1.part"
+    for path in (left, busy, other):
+        path.write_text("half")
+    write_whole(tmp_path / "a", "whole")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "a", busy, other])

@@ -29,7 +29,7 @@ from pdlrecover.errors import AttackError, PlanError
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.batch.cache import _lender
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.forgetting import add_forgetting
+from pdlrecover.experiments.experiment.forgetting import with_forgetting
 from pdlrecover.learning import load
 from pdlrecover.recovery.methods import (
     METHODS,
@@ -129,9 +129,9 @@ def test_a_newcomer_is_scored_for_forgetting_if_its_entry_says_so(scored, expect
     methods = {
         name: entry(0.9, held_out_loss=1.0 + gap, removed_loss=1.0) for name, gap in gaps.items()
     }
-    add_forgetting(methods, "poisoned")
-    assert methods["poisoned"]["remembered"] == 1
-    assert methods["brisk:share=0.25"]["remembered"] == pytest.approx(expected)
+    methods = with_forgetting(methods)
+    assert methods["poisoned"].remembered == 1
+    assert methods["brisk:share=0.25"].remembered == pytest.approx(expected)
     found = Results([result(methods)]).remembered("brisk:share=0.25")
     assert (found and found.value) == pytest.approx(expected)
 

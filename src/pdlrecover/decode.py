@@ -55,11 +55,35 @@ def decode(
     """
     spelled = _spelled(kind, values, error, where, ignore_unknown)
     try:
-        return msgspec.convert(spelled, kind)
+        return convert(kind, spelled)
     except msgspec.ValidationError as fault:
         for place, part, value in _inner_first(kind, spelled, where):
             _check(part, value, error, place)
         raise error(f"{where}: {fault}" if where else str(fault)) from fault
+
+
+def convert(kind: type[T], values: Any) -> T:
+    """Return what msgspec makes of the values, with every default on the instance.
+
+    msgspec leaves defaults on the class, where `vars` and its own `to_builtins` do not see them.
+    """
+    value = msgspec.convert(values, kind)
+    _complete(value)
+    return value
+
+
+def _complete(value: Any) -> None:
+    if isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            _complete(part)
+    elif is_dataclass(value):
+        parts, own = (
+            {field.name: getattr(value, field.name) for field in fields(value)},
+            vars(value),
+        )
+        own.clear()
+        own.update(parts)
+        _complete(parts)
 
 
 def shown(value: Any) -> str:

@@ -4,12 +4,14 @@ Where `error` is given, it is raised with the file's name and what to do, instea
 """
 
 import fcntl
+import glob
 import json
 import os
+import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from pdlrecover.errors import LocalError
@@ -24,14 +26,22 @@ def write_whole(
 ) -> None:
     """Replace a file at once: a reader sees the old one or the new one, never a part.
 
-    With `durable` it survives a crash once this has returned, and only its owner may read it.
+    With `durable` it survives a crash once this has returned, and only its owner may read it; else
+    it has the mode of the file that it replaces. What is no file, as a pipe, is written to.
     """
     target = Path(os.path.realpath(path))  # a link stays, and what it points at is replaced
-    part = target.with_name(f"{target.name}.{token_hex(4)}.part")
+    part = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
+    data = content.encode() if isinstance(content, str) else content
     try:
-        mode = 0o600 if durable else 0o666
-        data = content.encode() if isinstance(content, str) else content
-        write_new(part, data, mode=mode, durable=durable)
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            target.write_bytes(data)
+            return
+        for left in target.parent.glob(f"{glob.escape(target.name)}.*-*.part"):
+            if not _is_running(left):
+                left.unlink(missing_ok=True)
+        write_new(part, data, mode=0o600 if durable else 0o666, durable=durable)
+        if not durable and target.exists():
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
         part.replace(target)
         if durable:
             sync_folder(target.parent)
@@ -41,19 +51,24 @@ def write_whole(
         if not isinstance(fault, OSError):
             raise
         if error is None:
-            fault.filename, fault.filename2 = str(path), None
-            raise
+            raise type(fault)(fault.errno, fault.strerror, str(path)) from fault
         raise error(
             f"{path} cannot be written: {fault.strerror}; make room or choose another place, and "
             "try again"
         ) from fault
 
 
+def _is_running(part: Path) -> bool:
+    """Say whether the process that writes this part is there: a killed one leaves its part."""
+    process = part.name.rsplit(".", 2)[-2].partition("-")[0]
+    return Path("/proc", process).exists() or not Path("/proc/self").exists()
+
+
 def write_json(
     path: Path, value: Any, error: type[LocalError] | None = None, *, indent: int = 2
 ) -> None:
-    """Replace a JSON file at once; what JSON has no form for is written as text."""
-    write_whole(path, json.dumps(value, indent=indent, default=str), error)
+    """Replace a JSON file at once."""
+    write_whole(path, json.dumps(value, indent=indent), error)
 
 
 def write_new(

@@ -44,7 +44,9 @@ def real(peer, attack=None, **arguments):
 
 @pytest.mark.parametrize("arguments", [{}, {"bound": 0.05}, {"l2": 0.1}])
 @pytest.mark.parametrize(
-    "attack", [None, SignFlip(scale=2.0), Backdoor(trigger=lambda x: -x)], ids=str
+    "attack",
+    [None, SignFlip(scale=2.0), Backdoor(trigger=lambda x: -x)],
+    ids=["honest", "sign flip", "backdoor"],
 )
 def test_a_real_peer_deals_to_the_bit_what_a_simulation_computes_for_it(attack, arguments):
     w = np.linspace(-1, 1, FlatModel(small.module(hidden=WIDE), (3,)).size)

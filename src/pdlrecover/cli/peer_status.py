@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from pdlrecover.cli.common import Folder
+from pdlrecover.decode import convert
 from pdlrecover.engines.peers.folder import CONTROL, STATUS
 from pdlrecover.engines.peers.operator.local_socket import NoPeerError, ask
 from pdlrecover.engines.peers.operator.status import PeerStatus
@@ -56,7 +57,7 @@ def current_status(folder: Path) -> tuple[PeerStatus, bool]:
 
 def _converted(values: Any, answer: type[T], what: str) -> T:
     try:
-        return msgspec.convert(values, answer)
+        return convert(answer, values)
     except msgspec.ValidationError as error:
         raise PlanError(
             f"{what} of the software ({error}); use the version that it was started with"
