@@ -206,11 +206,11 @@ def test_what_stops_a_reproduction_loses_no_document(
     def stopped(*args, **more):
         raise error
 
-    def made(scale, results):
-        return Document(name="other", title="Other", summary=["It is made."])
+    def made(draft, results):
+        draft.summary.append("It is made.")
 
-    def one(name, document, *cells):
-        return Reproduction(name=name, title=name, cells=lambda scale: cells, document=document)
+    def one(name, write, *cells):
+        return Reproduction(name=name, title=name, cells=lambda scale: cells, write=write)
 
     command = importlib.import_module("pdlrecover.cli.reproduce")
     known = [one("bound", stopped), one("other", made, Config()), one("last", stopped)]
