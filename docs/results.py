@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from pdlrecover.experiments.experiment.run import POISONED
+from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.document import Document, Figure, Table
 from pdlrecover.experiments.report.figures import SHOWN_POINTS, draw_panels, fresh
 from pdlrecover.experiments.report.format import listed

@@ -59,20 +59,13 @@ def with_forgetting(methods: dict[str, MethodResult]) -> dict[str, MethodResult]
     retrain = methods.get(REFERENCE)
     if retrain is None:
         return methods
-    return {name: _compared(name, one, methods[POISONED], retrain) for name, one in methods.items()}
-
-
-def _compared(
-    name: str, one: MethodResult, original: MethodResult, retrain: MethodResult
-) -> MethodResult:
-    above = None
-    if one.attack_success is not None and retrain.attack_success is not None:
-        above = one.attack_success - retrain.attack_success
-    return replace(
-        one,
-        remembered=remembered(one, original, retrain) if is_scored(name) else None,
-        attack_success_above_retrain=above,
-    )
+    found = {}
+    for name, one in methods.items():
+        share = remembered(one, methods[POISONED], retrain) if is_scored(name) else None
+        mine, least = one.attack_success, retrain.attack_success
+        above = None if mine is None or least is None else mine - least
+        found[name] = replace(one, remembered=share, attack_success_above_retrain=above)
+    return found
 
 
 def is_scored(name: str) -> bool:

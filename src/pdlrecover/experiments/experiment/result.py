@@ -78,11 +78,9 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodNumbers:
+class MethodNumbers(Scores):
     """The numbers of one method: what it reached, and what it cost."""
 
-    accuracy: float
-    attack_success: float | None
     held_out_loss: float | msgspec.UnsetType | None = msgspec.UNSET
     """Unset if it was not measured; None if it is not finite, or if nobody was removed."""
     removed_loss: float | None = None

@@ -11,7 +11,7 @@ from pdlrecover.experiments.analysis.seeds import SeedResults, by_experiment
 from pdlrecover.experiments.analysis.summary import facts, headline, key, sentences
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import NumberName, RateName, Result
-from pdlrecover.experiments.report.document import Cell, Column, Document, Figure, Series, Table
+from pdlrecover.experiments.report.document import Cell, Column, Document, Figure, Table
 from pdlrecover.experiments.report.format import listed
 
 CURVES: dict[RateName, str] = {"accuracy": "Accuracy", "attack_success": "Backdoor success"}
@@ -86,9 +86,7 @@ def _document(runs: SeedResults) -> Document:
         summary=sentences(runs),
         key=key(runs),
         facts=facts(runs),
-        figures=[
-            figure for rate in CURVES for figure in [_figure(runs, rate, commands)] if figure.series
-        ],
+        figures=[f for f in (_figure(runs, rate, commands) for rate in CURVES) if f.series],
         tables=[_table(runs, commands)],
         ledger={name: _opened(runs, name) for name in runs.methods},
         note=_origin(runs),
@@ -96,20 +94,16 @@ def _document(runs: SeedResults) -> Document:
 
 
 def _figure(runs: SeedResults, rate: RateName, commands: str) -> Figure:
-    lines = [runs.curve(name, rate) for name in runs.methods]
+    lines, several = [runs.curve(name, rate) for name in runs.methods], len(runs) > 1
     note = f"Means over {len(runs)} seeds, and one standard deviation to each side."
     return Figure(
         title=CURVES[rate],
         x="round",
         y=f"{CURVES[rate].lower()} (%)",
-        series=[_banded(line, len(runs)) for line in lines if line],
+        series=[line if several else replace(line, spread=None) for line in lines if line],
         command=commands,
-        note=note if len(runs) > 1 else "",
+        note=note if several else "",
     )
-
-
-def _banded(line: Series, seeds: int) -> Series:
-    return line if seeds > 1 else replace(line, spread=None)
 
 
 def _table(runs: SeedResults, commands: str) -> Table:
