@@ -8,10 +8,9 @@ Rules:
   methods can be added to one that is there.
 - A cache belongs to one data folder: what the files contain is not looked at.
 - An entry that cannot be read, is of another config, or is not complete is not trusted: it is run
-  again, or goes on where it was. Anything else that fails, a full disk, a method with a mistake in
-  it or a process that was killed, deletes nothing; the other cells are run, and then what failed is
-  said.
-- Of two commands with one cache, the second waits for a cell that the first is at.
+  again, or continued. Anything else that fails, a full disk, a method with a mistake in it or a
+  process that was killed, deletes nothing; the other cells are run, and then the error names it.
+- Of two commands with one cache, the second waits for a cell that the first is running.
 - Retraining knows nothing of the attack: it computes with the kept peers, from the first model.
   So where an attack without a trigger is removed, what the same removal of honest leavers has
   found is copied; the entry says so in `borrowed_from`.
@@ -61,7 +60,7 @@ class Status:
     done: int
     total: int
     running: tuple[str, ...]
-    """What each running cell is at, in words."""
+    """What each running cell is doing, in words."""
 
 
 Watcher = Callable[[Status], None]
@@ -210,22 +209,21 @@ def _effort(config: Config) -> int:
     return config.rounds * config.peers * (1 + len(config.methods))
 
 
-def _run_one(config: Config, place: Path, data_dir: Path | None) -> Result:
-    """Run one cell; what is there and cannot be gone on with is thrown away."""
+def _run_one(config: Config, place: Path, data_dir: Path | None) -> None:
+    """Run one cell; what is there and cannot be continued is deleted."""
     with alone(place):
-        if (found := _cached(config, place)) is not None:
-            return found
+        if _cached(config, place) is not None:
+            return
         progress = _Note(place / "progress")
         try:
             _borrow(config, place)
-            result = run(config, place, data_dir=data_dir, progress=progress)
+            run(config, place, data_dir=data_dir, progress=progress)
         except HistoryError as error:
             if isinstance(error.__cause__, OSError):  # the disk is to blame, not what is on it
                 raise
             shutil.rmtree(place, ignore_errors=True)
-            result = run(config, place, data_dir=data_dir, progress=progress)
+            run(config, place, data_dir=data_dir, progress=progress)
         progress.path.unlink(missing_ok=True)
-        return result
 
 
 def _lender(config: Config) -> Config | None:

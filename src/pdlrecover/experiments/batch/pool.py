@@ -3,8 +3,8 @@
 Rules:
 
 - What a job raises is its own failure: the others go on, and the reasons are returned in words.
-- A process that dies, killed for want of memory say, takes only its own job with it. That is tried
-  once more after the others, in a new process; if that dies too, the job has failed.
+- A process that dies, as when memory runs out, takes only its own job with it. That is tried once
+  more after the others, in a new process; if that dies too, the job has failed.
 - Whatever interrupts the caller ends the processes at once, and no further job is begun. They do
   not see ctrl-C themselves, which a terminal sends to all: the caller decides.
 """
@@ -75,7 +75,7 @@ class _Worker:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.job: str | None = None
-        """The name of what it is at."""
+        """The name of its current job."""
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
         ensure_running()  # the tracker of resources, whose start would lift the block
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which is inherited
@@ -98,7 +98,7 @@ class _Worker:
         return reason
 
     def end(self) -> None:
-        """Kill it: whatever a job writes is there as a whole, or goes on where it was."""
+        """Kill it: whatever a job writes is there as a whole, or is continued."""
         self._process.kill()
         self._process.join()
         self.pipe.close()

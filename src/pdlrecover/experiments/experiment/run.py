@@ -2,13 +2,13 @@
 
 Rules:
 
-- A method's result is written as soon as it is there, so an interrupted experiment goes on where
+- A method's result is written as soon as it is there, so an interrupted experiment continues where
   it was when the same command is given again; the training history stays beside it until the end.
 - A record carries a digest of itself. What is stored and cannot be read, or is not what was
   written, raises a `HistoryError`; nothing else that goes wrong does.
 - The -k methods get as many exact rounds as PDLRecover has used. So it is run with them, asked for
   or not, unless they are given `rounds=`: their results do not depend on what was run before.
-- A method that diverges gets the accuracy of the last model it came to, and the entry says so.
+- A method that diverges gets the accuracy of the last model it reached, and the entry says so.
 - Noise that a method adds is a function of the seed, so that a result can be repeated.
 - Rates are fractions of 1. Seconds are the engine's: evaluation and progress are not in them.
 """
@@ -85,7 +85,7 @@ def run(
 
 
 def begin(config: Config, out: Path, methods: dict[str, MethodResult]) -> None:
-    """Write a record that `run` goes on from: these methods are there already."""
+    """Write a record that `run` continues: these methods are there already."""
     out.mkdir(parents=True, exist_ok=True)
     _write(out, replace(_fresh(config), methods=methods))
 
@@ -143,7 +143,7 @@ def _train(world: World, out: Path, result: Result, progress: Progress | None) -
 def _recover(
     world: World, name: str, out: Path, result: Result, progress: Progress | None
 ) -> MethodResult:
-    """Recover by a method, and keep its model; return what is to be said of it."""
+    """Recover by a method, and keep its model; return its result."""
     config = world.config
     observer = CurveObserver(world, name, progress)
     ours = result.methods.get(OURS)
@@ -211,7 +211,7 @@ def stored(config: Config, out: Path) -> Result | None:
     try:
         found = read_result(record)
     except RecordError as error:
-        raise HistoryError(f"{path} cannot be gone on with: {error}; delete it") from error
+        raise HistoryError(f"{path} cannot be continued: {error}; delete it") from error
     mine, theirs = config.record(), {**record["config"], "methods": list(config.methods)}
     if mine != theirs:
         differing = sorted(key for key in mine if mine[key] != theirs.get(key))

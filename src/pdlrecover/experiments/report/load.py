@@ -1,7 +1,7 @@
 """Records read back as documents: of simulations, and of documents that were written down.
 
 Rules: a folder stands for its `document.json`, else for its `result.json`, else for all JSON files
-in it. What cannot be read is said in one sentence that names the file.
+in it. An error about a file that cannot be read names it.
 """
 
 from collections.abc import Sequence

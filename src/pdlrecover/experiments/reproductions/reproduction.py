@@ -15,7 +15,7 @@ BLOCKS = (
     "After SGD PDLRecover estimates up to 5 rounds from one opening, where the paper opens "
     "something in every round."
 )
-"""A difference from the paper that tables of PDLRecover must tell."""
+"""A difference from the paper that tables of PDLRecover must mention."""
 SHORT = (
     "A quick run shows that everything runs: the promises are about longer ones, and its verdicts "
     "mean nothing."
