@@ -209,21 +209,22 @@ def _effort(config: Config) -> int:
     return config.rounds * config.peers * (1 + len(config.methods))
 
 
-def _run_one(config: Config, place: Path, data_dir: Path | None) -> None:
+def _run_one(config: Config, place: Path, data_dir: Path | None) -> Result:
     """Run one cell; what is there and cannot be continued is deleted."""
     with alone(place):
-        if _cached(config, place) is not None:
-            return
+        if (found := _cached(config, place)) is not None:
+            return found
         progress = _Note(place / "progress")
         try:
             _borrow(config, place)
-            run(config, place, data_dir=data_dir, progress=progress)
+            result = run(config, place, data_dir=data_dir, progress=progress)
         except HistoryError as error:
             if isinstance(error.__cause__, OSError):  # the disk is to blame, not what is on it
                 raise
             shutil.rmtree(place, ignore_errors=True)
-            run(config, place, data_dir=data_dir, progress=progress)
+            result = run(config, place, data_dir=data_dir, progress=progress)
         progress.path.unlink(missing_ok=True)
+        return result
 
 
 def _lender(config: Config) -> Config | None:
