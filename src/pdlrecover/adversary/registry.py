@@ -38,12 +38,7 @@ def _backdoor(
 
 
 def _dba(
-    dataset: Dataset,
-    *,
-    target: int = 0,
-    fraction: float = 0.5,
-    scale: float = 1.0,
-    parts: int = 4,
+    dataset: Dataset, *, target: int = 0, fraction: float = 0.5, scale: float = 1.0, parts: int = 4
 ) -> Attack:
     _check_target(dataset, target)
     return DistributedBackdoor(

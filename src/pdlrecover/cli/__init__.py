@@ -58,7 +58,7 @@ PEER_COMMANDS = {
     "recover": LazyCommand("removals", "recover", "pdlrecover peer recover hospital-a"),
 }
 HISTORY_COMMANDS = {
-    "verify": LazyCommand("history", "verify", "pdlrecover history verify hospital-a"),
+    "verify": LazyCommand("history", "verify", "pdlrecover history verify hospital-a")
 }
 
 app = typer.Typer(

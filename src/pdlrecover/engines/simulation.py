@@ -20,12 +20,7 @@ from typing import Any, Generic
 import numpy as np
 
 from pdlrecover.adversary import Phase
-from pdlrecover.engines.encoding import (
-    decode_dots,
-    decode_sum,
-    encode_direction,
-    encode_vectors,
-)
+from pdlrecover.engines.encoding import decode_dots, decode_sum, encode_direction, encode_vectors
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.sum_store import ClearSums, Faults, Held, SharedSums, SumStore
@@ -33,22 +28,16 @@ from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
+from pdlrecover.recovery import requests
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
     Head,
     HeadSums,
-    Individual,
     Individuals,
-    LastLayer,
-    Loss,
     Method,
-    Past,
-    Removed,
     Request,
-    Stepped,
     Sum,
-    Update,
     Vector,
 )
 from pdlrecover.recovery.schedule import MAX_BUFFER
@@ -57,7 +46,7 @@ from pdlrecover.sharing import Scheme
 REMEMBERED_PAIRS = MAX_BUFFER
 """How many pairs are kept at hand; recovery uses the last few."""
 
-Observer = Callable[[Stepped], None]
+Observer = Callable[[requests.Stepped], None]
 Answer = Sum | Vector | Individuals | HeadSums | Integers | float
 
 
@@ -106,7 +95,7 @@ class Simulation:
                 model: Vector = end.value
                 return MethodResult(model=model, ledger=ledger)
             ledger.enter(request)
-            if isinstance(request, Stepped):
+            if isinstance(request, requests.Stepped):
                 answer = None
                 if observer:
                     observer(request)
@@ -118,11 +107,7 @@ class _MethodRun(Generic[Held]):
     """One method's run: who is kept, what was dealt freshly, and the pairs made of it."""
 
     def __init__(
-        self,
-        simulation: Simulation,
-        kept: tuple[int, ...],
-        record: bool,
-        sum_store: SumStore[Held],
+        self, simulation: Simulation, kept: tuple[int, ...], record: bool, sum_store: SumStore[Held]
     ) -> None:
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
         self._code = self._simulated_peers.code
@@ -153,28 +138,28 @@ class _MethodRun(Generic[Held]):
 
     def answer(self, request: Request) -> Answer:
         match request:
-            case Update():
+            case requests.Update():
                 return self._update(request)
-            case Past(rounds=rounds):
+            case requests.Past(rounds=rounds):
                 return self._past(rounds)
             case Dots():
                 return self._dots(request)
             case Direction():
                 return self._direction(request)
-            case Removed(rounds=rounds):
+            case requests.Removed(rounds=rounds):
                 return self._removed(rounds)
-            case Individual():
+            case requests.Individual():
                 return self._individual(request)
-            case Loss(round=t):
+            case requests.Loss(round=t):
                 return self._loss(t)
-            case LastLayer():
+            case requests.LastLayer():
                 return self._simulated_peers.head.places
             case Head():
                 return self._head(request)
             case _:
                 raise PlanError(f"a simulation cannot answer a {type(request).__name__} request")
 
-    def _update(self, request: Update) -> Sum:
+    def _update(self, request: requests.Update) -> Sum:
         """Compute and deal fresh updates, record them if this is training, open their sum."""
         t = request.round
         if self._record and t < self._history.rounds:
@@ -214,7 +199,7 @@ class _MethodRun(Generic[Held]):
         with self.timed("opening"):
             return self._opened(self._sum_store.total([self._stored(t, others) for t in rounds]))
 
-    def _individual(self, request: Individual) -> Individuals:
+    def _individual(self, request: requests.Individual) -> Individuals:
         """Return single peers' updates, where nothing is private.
 
         Stored ones are computed again, from the stored model and the round's own minibatches; a

@@ -42,20 +42,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdlrecover.errors import PlanError
+from pdlrecover.recovery import requests
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.fed_eraser import calibrated, lengths
-from pdlrecover.recovery.requests import (
-    Individuals,
-    Loss,
-    Method,
-    Original,
-    Removed,
-    Stepped,
-    Sum,
-    Vector,
-    individual,
-    past,
-)
+from pdlrecover.recovery.requests import Individuals, Method, Original, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,18 +85,18 @@ def crab(run: Original, options: CrabOptions | None = None) -> Method:
     options = options or CrabOptions()
     losses = []
     for t in range(run.rounds):
-        losses.append((yield Loss(round=t)))
+        losses.append((yield requests.Loss(round=t)))
     changes = [divergence(run.models[t], run.models[t + 1]) for t in range(run.rounds)]
     chosen = select_rounds(windows(losses, options.drop), changes, options.rounds)
 
     sensitivity, kept = [0.0], []
     for t in range(run.rounds):
-        ours = yield from past(t)
-        theirs: Sum = yield Removed(rounds=(t,))
+        ours = yield from requests.past(t)
+        theirs: requests.Sum = yield requests.Removed(rounds=(t,))
         everybody = (ours.values + theirs.values) / (ours.weight + theirs.weight)
         sensitivity.append(sensitivity[-1] + norm(everybody - ours.mean))
         if t in chosen:
-            stored = yield from individual(t)
+            stored = yield from requests.individual(t)
             kept.append(keep(t, stored, everybody, options.peers))
 
     bound = options.sensitivity * sensitivity[-1]
@@ -117,12 +107,14 @@ def crab(run: Original, options: CrabOptions | None = None) -> Method:
     ends = [k.round for k in kept[1:]] + [run.rounds]
     for this, end in zip(kept, ends, strict=True):
         at_start = this.round == start
-        updates = yield from individual(this.round, None if at_start else model, this.peers)
+        updates = yield from requests.individual(
+            this.round, None if at_start else model, this.peers
+        )
         total = updates.total if at_start else calibrated(this.lengths, updates)
         begin = start if this is kept[0] else this.round
         for t in range(begin, end) if options.repeat else (this.round,):
             model = stepper.step(model, total.mean)
-            yield Stepped(round=t, model=model, exact=False)
+            yield requests.Stepped(round=t, model=model, exact=False)
     return model
 
 

@@ -36,15 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.requests import (
-    Individuals,
-    Method,
-    Original,
-    Request,
-    Stepped,
-    Vector,
-    individual,
-)
+from pdlrecover.recovery import requests
+from pdlrecover.recovery.requests import Individuals, Method, Original, Request, Vector
 from pdlrecover.recovery.schedule import Schedule
 
 Rows = NDArray[np.float32]
@@ -101,12 +94,12 @@ def fedrecover(run: Original, options: FedRecoverOptions | None = None) -> Metho
             fallback = updates is None
         exact = updates is None
         if updates is None:
-            updates = yield from individual(t, at=model)
+            updates = yield from requests.individual(t, at=model)
             if t < rounds - schedule.final and (model != run.models[t]).any():
-                stored = yield from individual(t)
+                stored = yield from requests.individual(t)
                 curvature.add(model - run.models[t], updates.values - stored.values)
         model = stepper.step(model, updates.total.mean)
-        yield Stepped(round=t, model=model, exact=exact, fallback=fallback)
+        yield requests.Stepped(round=t, model=model, exact=exact, fallback=fallback)
     return model
 
 
@@ -117,7 +110,7 @@ def abnormal_from(rounds: int, exceeding: float) -> Generator[Request, Any, floa
     """
     limit = -1.0
     for t in range(rounds):
-        stored = yield from individual(t)
+        stored = yield from requests.individual(t)
         sizes = np.abs(stored.values)
         sizes /= stored.weights[:, None].astype(np.float32)
         above = sizes[sizes > limit]
@@ -131,14 +124,14 @@ def _estimated(
     t: int, model: Vector, past: Vector, curvature: "PeerCurvature", limit: float
 ) -> Generator[Request, Any, Individuals | None]:
     """Return estimates, and exact updates where those are abnormal; None if all of them are."""
-    stored = yield from individual(t)
+    stored = yield from requests.individual(t)
     found = curvature.corrected(stored.values, model - past)
     largest = np.maximum(found.max(axis=1), -found.min(axis=1))
     abnormal = np.flatnonzero(~(largest <= limit * stored.weights))
     if len(abnormal) == len(found):
         return None
     if len(abnormal):
-        fresh = yield from individual(t, at=model, of=tuple(abnormal.tolist()))
+        fresh = yield from requests.individual(t, at=model, of=tuple(abnormal.tolist()))
         found[abnormal] = fresh.values
     return Individuals(values=found, weights=stored.weights)
 

@@ -27,20 +27,11 @@ from typing import Any
 import numpy as np
 
 from pdlrecover.errors import PlanError
+from pdlrecover.recovery import requests
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.curvature import Curvature, OpenedCurvature
 from pdlrecover.recovery.optimizers import SGD
-from pdlrecover.recovery.requests import (
-    Direction,
-    Method,
-    Original,
-    Request,
-    Stepped,
-    Sum,
-    Vector,
-    past,
-    update,
-)
+from pdlrecover.recovery.requests import Method, Original, Request, Sum, Vector
 from pdlrecover.recovery.schedule import Guard, Schedule
 
 HEADROOM = 10.0
@@ -119,13 +110,13 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
                 )
         if mean is None or fallback:
             exact = True
-            fresh = yield from update(t, model)
+            fresh = yield from requests.update(t, model)
             mean = fresh.mean
             guard.learn(mean)
             if t < rounds - schedule.final and (model != run.models[t]).any():
                 yield from estimator.learn(t, model, fresh)
         model = stepper.step(model, mean)
-        yield Stepped(round=t, model=model, exact=exact, fallback=fallback)
+        yield requests.Stepped(round=t, model=model, exact=exact, fallback=fallback)
         if options.drift_limit is not None and t + 1 >= DRIFT_FROM * rounds:
             drift = _drift(run, t + 1, model)
             if drift > options.drift_limit:
@@ -175,7 +166,7 @@ class _Shared:
         found = yield from self._curvature.estimate(v, metric, damping)
         if found is None:
             return None
-        request = Direction(
+        request = requests.Direction(
             rounds=tuple(self._block),
             pairs=tuple(self._curvature.rounds),
             coefficients=tuple(k * p for p in found.coefficients),
@@ -201,7 +192,7 @@ class _Opened:
         return bool(self._curvature.displacements)
 
     def learn(self, t: int, model: Vector, fresh: Sum) -> Generator[Request, Any, None]:
-        stored = yield from past(t)
+        stored = yield from requests.past(t)
         self._curvature.add(model - self._run.models[t], fresh.values - stored.values)
 
     def estimate(
@@ -220,7 +211,7 @@ class _Opened:
     def _open_block(self, start: int) -> Generator[Request, Any, None]:
         length = self._options.block_for(self._run)
         self._block = self._options.schedule.block(start, self._run.rounds, length)
-        self._stored = yield from past(*self._block)
+        self._stored = yield from requests.past(*self._block)
         total = np.zeros_like(self._run.models[start])
         for t in self._block:
             total += self._run.models[t]
