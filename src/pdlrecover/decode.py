@@ -25,8 +25,6 @@ from pdlrecover.errors import LocalError
 T = TypeVar("T")
 LIMIT = 1 << 63
 """Whole numbers are below it, and above its negative."""
-SHOWN = 80
-"""How many characters of a wrong value are shown."""
 NAMES: dict[Any, str] = {
     str: "a text",
     int: "a whole number",
@@ -47,15 +45,14 @@ def decode(kind: type[T], values: Any, error: type[LocalError], *, where: str = 
     try:
         return msgspec.convert(spelled, kind)
     except msgspec.ValidationError as fault:
-        for place, part, value in _inner_first(kind, spelled, where):
-            _check(part, value, error, place)
+        _check(kind, spelled, error, where)
         raise error(f"{where}: {fault}" if where else str(fault)) from fault
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message, however long it is."""
+    """Return a value for a message: at most 80 characters of it."""
     try:
-        return repr(value)[:SHOWN]
+        return repr(value)[:80]
     except ValueError:  # an integer of thousands of digits
         return "a number that is too long"
 
@@ -134,15 +131,10 @@ def _chosen(kind: Any, values: Any) -> Any:
     return kind
 
 
-def _inner_first(kind: Any, values: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield place, type and value of every part, then of the whole."""
-    for _, place, part, value in _parts(kind, values, where):
-        yield from _inner_first(part, value, place)
-    yield where, kind, values
-
-
 def _check(kind: Any, value: Any, error: type[LocalError], where: str) -> None:
-    """Raise if a value, the parts of which are right, is wrong."""
+    """Raise for the innermost value that is wrong: parts come before the whole."""
+    for _, place, part, inner in _parts(kind, value, where):
+        _check(part, inner, error, place)
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as fault:

@@ -17,15 +17,13 @@ The constants were chosen on validation data: `docs/methods/auto.md` says how.
 """
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain, short_adam
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.optimizers import Adam
 from pdlrecover.recovery.pdlrecover import HopelessError, Options, pdlrecover
-from pdlrecover.recovery.requests import Method, Original, Request, Vector, past
+from pdlrecover.recovery.requests import Asking, Method, Original, Vector, past
 from pdlrecover.recovery.retrain import train
 from pdlrecover.recovery.schedule import Schedule
 
@@ -105,7 +103,7 @@ def _fresh(run: Original, model: Vector, rounds: int, *rate: float) -> Method:
     return (yield from train(model, short_adam(rounds, *rate), last_rounds))
 
 
-def gate(run: Original) -> Generator[Request, Any, float]:
+def gate(run: Original) -> Asking[float]:
     """Return q = ‖mean stored update, last 10% of the rounds‖ / ‖the same, first 5‖."""
     late = range(run.rounds - max(1, run.rounds // 10), run.rounds)
     early = range(min(5, run.rounds))

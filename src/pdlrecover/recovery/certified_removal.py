@@ -43,9 +43,7 @@ for the step, and over the kept ones to train again. It reads no stored update.
 """
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +51,7 @@ from pdlrecover.errors import PlanError
 from pdlrecover.field import Source, SystemSource
 from pdlrecover.recovery import requests
 from pdlrecover.recovery.noise import gaussian
-from pdlrecover.recovery.requests import HeadSums, Method, Original, Request, Vector
+from pdlrecover.recovery.requests import Asking, HeadSums, Method, Original, Vector
 
 _TOLERANCE = 1e-10
 """The gradient's length per sample at which the optimum counts as found."""
@@ -142,7 +140,7 @@ def residual_bounds(change: Vector, gram: Vector) -> Vector:
 
 def _optimum(
     at: Vector, shape: tuple[int, ...], of: requests.Whose, options: RemovalOptions, source: Source
-) -> Generator[Request, Any, tuple[Vector, float]]:
+) -> Asking[tuple[Vector, float]]:
     """Minimise L(w) + bᵀw by Newton's method; return w and the length of the gradient there.
 
     The classes have nothing to do with each other, so each halves its own step until it descends.
@@ -175,7 +173,7 @@ def _optimum(
     )
 
 
-def _sums(at: Vector, head: Vector, of: requests.Whose) -> Generator[Request, Any, HeadSums]:
+def _sums(at: Vector, head: Vector, of: requests.Whose) -> Asking[HeadSums]:
     answer: HeadSums = yield requests.Head(at=at, head=head, of=of)
     return answer
 

@@ -28,16 +28,14 @@ It asks for every kept peer's stored update in every round: first for τ, then t
 are computed at once in float32; the server computes alone, so nobody needs to agree on bits.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery import requests
-from pdlrecover.recovery.requests import Individuals, Method, Original, Request, Vector
+from pdlrecover.recovery.requests import Asking, Individuals, Method, Original, Vector
 from pdlrecover.recovery.schedule import Schedule
 
 Rows = NDArray[np.float32]
@@ -103,7 +101,7 @@ def fedrecover(run: Original, options: FedRecoverOptions | None = None) -> Metho
     return model
 
 
-def abnormal_from(rounds: int, exceeding: float) -> Generator[Request, Any, float]:
+def abnormal_from(rounds: int, exceeding: float) -> Asking[float]:
     """Return τ, from the stored updates of every round.
 
     τ_t is above the τ so far only if too many coordinates are, so only those need sorting.
@@ -122,7 +120,7 @@ def abnormal_from(rounds: int, exceeding: float) -> Generator[Request, Any, floa
 
 def _estimated(
     t: int, model: Vector, past: Vector, curvature: "PeerCurvature", limit: float
-) -> Generator[Request, Any, Individuals | None]:
+) -> Asking[Individuals | None]:
     """Return estimates, and exact updates where those are abnormal; None if all of them are."""
     stored = yield from requests.individual(t)
     found = curvature.corrected(stored.values, model - past)

@@ -20,9 +20,7 @@ method. Under plain SGD the displacement changes so slowly that k = 5 gives as g
 fifth of the openings; an adaptive optimiser moves faster than a shared block can follow.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +29,7 @@ from pdlrecover.recovery import requests
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.curvature import Curvature, OpenedCurvature
 from pdlrecover.recovery.optimizers import SGD
-from pdlrecover.recovery.requests import Method, Original, Request, Sum, Vector
+from pdlrecover.recovery.requests import Asking, Method, Original, Sum, Vector
 from pdlrecover.recovery.schedule import Guard, Schedule
 
 HEADROOM = 10.0
@@ -144,23 +142,19 @@ class _Shared:
     def ready(self) -> bool:
         return bool(self._curvature.rounds)
 
-    def learn(self, t: int, model: Vector, fresh: Sum) -> Generator[Request, Any, None]:
+    def learn(self, t: int, model: Vector, fresh: Sum) -> Asking[None]:
         self._curvature.add(t, model - self._run.models[t])
         self._block = range(0)
         return
         yield  # a generator that asks for nothing: the pair is opened only when it is used
 
-    def estimate(
-        self, t: int, model: Vector, metric: Vector | None
-    ) -> Generator[Request, Any, Vector | None]:
+    def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         if t not in self._block:
             self._block = self._options.schedule.block(t, self._run.rounds, self._length)
             self._mean = yield from self._estimate(model, metric)
         return self._mean
 
-    def _estimate(
-        self, model: Vector, metric: Vector | None
-    ) -> Generator[Request, Any, Vector | None]:
+    def _estimate(self, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         k, damping = len(self._block), 1.0 if metric is None else self._options.metric_damping
         v = model - self._run.models[self._block[0]]
         found = yield from self._curvature.estimate(v, metric, damping)
@@ -191,13 +185,11 @@ class _Opened:
     def ready(self) -> bool:
         return bool(self._curvature.displacements)
 
-    def learn(self, t: int, model: Vector, fresh: Sum) -> Generator[Request, Any, None]:
+    def learn(self, t: int, model: Vector, fresh: Sum) -> Asking[None]:
         stored = yield from requests.past(t)
         self._curvature.add(model - self._run.models[t], fresh.values - stored.values)
 
-    def estimate(
-        self, t: int, model: Vector, metric: Vector | None
-    ) -> Generator[Request, Any, Vector | None]:
+    def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         if self._stored is None or t not in self._block:
             yield from self._open_block(t)
         assert self._stored is not None  # noqa: S101 (set by _open_block)
@@ -208,7 +200,7 @@ class _Opened:
         size = len(self._block)
         return (self._stored.values / size + product) / (self._stored.weight / size)
 
-    def _open_block(self, start: int) -> Generator[Request, Any, None]:
+    def _open_block(self, start: int) -> Asking[None]:
         length = self._options.block_for(self._run)
         self._block = self._options.schedule.block(start, self._run.rounds, length)
         self._stored = yield from requests.past(*self._block)
