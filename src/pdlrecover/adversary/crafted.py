@@ -28,7 +28,7 @@ Real = NDArray[np.float32]
 Direction = Literal["std", "unit", "sign"]
 
 _BLOCK = 1024
-"""So many coordinates at a time: all peers' together stay in the processor's cache."""
+"""Coordinates at a time: all peers' together stay in the processor's cache."""
 
 _may_have_diverged = np.errstate(invalid="ignore", over="ignore")
 """Honest updates that are not finite stop the round afterwards, with a better word."""

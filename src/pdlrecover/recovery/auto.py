@@ -1,4 +1,4 @@
-"""`auto`: recover the way that this run calls for, without being told the attack.
+"""`auto`: recover the way that this run calls for, without knowing the attack.
 
 1. A plain SGD or momentum run with normal minibatches: accelerated retraining matches retraining
    in a twentieth of the rounds, so nothing is replayed.
@@ -97,7 +97,7 @@ def auto(run: Original, batch_size: int, options: AutoOptions | None = None) -> 
 
 
 def _fresh(run: Original, model: Vector, rounds: int, *rate: float) -> Method:
-    """Do so many exact rounds of Adam from a model, with the minibatches of the last ones."""
+    """Do `rounds` exact rounds of Adam from a model, with the minibatches of the last ones."""
     rounds = min(rounds, run.rounds)
     last_rounds = range(run.rounds - rounds, run.rounds)
     return (yield from train(model, short_adam(rounds, *rate), last_rounds))

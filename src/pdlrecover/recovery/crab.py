@@ -16,7 +16,7 @@ Recovery:
 What the paper leaves open, or differs in, and what is done here:
 
 - *Whose loss*: the kept peers' mean training loss on the minibatches of each round, which they
-  would have told with their updates. A method has no data, so it is asked for (`Loss`).
+  would have sent with their updates. A method has no data, so it is asked for (`Loss`).
 - *KL of two models* needs distributions. As in its authors' code these are softmaxes of the
   weights, which needs no data; theirs are by layer, ours of the whole vector, since a model is one
   here. It is KL(w̄_t ‖ w̄_{t+1}), and counts for round t, whose update made the change.

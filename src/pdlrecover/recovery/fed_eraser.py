@@ -38,7 +38,7 @@ class FedEraserOptions:
     """FedEraser's constants."""
 
     interval: int = 2
-    """Δt: updates are kept in one round of so many."""
+    """Δt: updates are kept in one round of this many."""
     repeat: bool = True
     """Whether a kept round is stepped along for all the rounds that it stands for, or once."""
 

@@ -67,7 +67,7 @@ class FedRecoverOptions:
             raise PlanError(f"exceeding is a share from 0 to below 1, got {self.exceeding}")
 
     def schedule(self, rounds: int) -> Schedule:
-        """Return which rounds of so many are exact."""
+        """Return which of `rounds` rounds are exact."""
         return Schedule(
             preparation=max(self.buffer + 1, min(self.warmup, rounds // 4)),
             period=self.period,

@@ -54,9 +54,9 @@ class Options:
     metric_damping: float = 0.5
     """τ in an optimiser's metric."""
     guard_limit: int | None = None
-    """Give up after so many rounds that the guard asked for; None never gives up."""
+    """Give up after this many rounds that the guard asked for; None never gives up."""
     drift_limit: float | None = None
-    """Give up when ŵ_t is farther from w̄_t than so many times ‖w̄_t − w̄_0‖; None never gives up."""
+    """Give up when ŵ_t is farther from w̄_t than this times ‖w̄_t − w̄_0‖; None never gives up."""
 
     def __post_init__(self) -> None:
         if self.block is not None and self.block < 1:

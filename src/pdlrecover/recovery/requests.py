@@ -92,7 +92,7 @@ class Individual:
 class Loss:
     """The kept peers' mean training loss in a round of the run; a private engine refuses.
 
-    It is what a server would have been told with the updates: at w̄_t, on the round's minibatches,
+    It is what a server would have received with the updates: at w̄_t, on the round's minibatches,
     weighted by α. Answer: a float.
     """
 

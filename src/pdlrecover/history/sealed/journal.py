@@ -60,7 +60,7 @@ class Journal:
         return self._store.size
 
     def reserve(self, size: int) -> None:
-        """Make room for a write of so many bytes, or raise."""
+        """Make room for a write of `size` bytes, or raise."""
         with self._lock:
             self._store.reserve(size)
 

@@ -38,7 +38,7 @@ from pdlrecover.history.sealed.records import Kind, VaultLayout
 Vector = NDArray[np.float64]
 
 _TERMS = 3
-"""So many shares are added to a folded sum before it is folded again: (q + 3) + 3q < 2^63."""
+"""Shares that are added to a folded sum before it is folded again: (q + 3) + 3q < 2^63."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,7 +123,7 @@ class Vault:
         return self._journal.state.head
 
     def reserve(self, size: int) -> None:
-        """Make room for a write of so many bytes (see `VaultLayout.round_bytes`), or raise."""
+        """Make room for a write of `size` bytes (see `VaultLayout.round_bytes`), or raise."""
         self._journal.reserve(size)
 
     def commit(
