@@ -81,7 +81,11 @@ def _spelled(kind: Any, values: Any, error: type[LocalError], where: str) -> Any
         raise error(f"{where or 'it'} must be {_named(kind)} below 2^63, got {shown(values)}")
     if is_dataclass(kind) and isinstance(values, dict):
         names = [key.replace("-", "_") for key in values]
-        _check_keys(names, [field.name for field in fields(kind)], error, where)
+        known = [field.name for field in fields(kind)]
+        if unknown := [name for name in names if name not in known]:
+            nearest = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.4)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
+            raise error(f"unknown key {unknown[0]!r}{f' in {where}' if where else ''}; {hint}")
         if twice := [name for name in names if names.count(name) > 1]:
             raise error(f"{_joined(where, twice[0])} is there twice, with - and with _")
         values = dict(zip(names, values.values(), strict=True))
@@ -92,15 +96,6 @@ def _spelled(kind: Any, values: Any, error: type[LocalError], where: str) -> Any
     if isinstance(values, dict):
         return {**values, **parts}
     return list(parts.values()) if parts else values
-
-
-def _check_keys(keys: list[str], known: list[str], error: type[LocalError], where: str) -> None:
-    """Refuse a key that is not known, and name the nearest one that is."""
-    for key in keys:
-        if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise error(f"unknown key {key!r}{f' in {where}' if where else ''}; {hint}")
 
 
 def _parts(kind: Any, values: Any, where: str) -> Iterator[tuple[Any, str, Any, Any]]:

@@ -34,9 +34,7 @@ def _plan_record(traffic: Traffic) -> dict[str, int | bool]:
     quorums = traffic.quorums
     return {
         "peers": quorums.peers,
-        "colluders": quorums.tolerance.colluders,
-        "dropouts": quorums.tolerance.dropouts,
-        "liars": quorums.tolerance.liars,
+        **vars(quorums.tolerance),
         "parameters": traffic.parameters,
         "rounds": traffic.rounds,
         "packing": quorums.packing,

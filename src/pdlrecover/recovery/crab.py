@@ -45,7 +45,7 @@ from pdlrecover.errors import PlanError
 from pdlrecover.recovery import requests
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.fed_eraser import calibrated, lengths
-from pdlrecover.recovery.requests import Individuals, Method, Original, Vector
+from pdlrecover.recovery.requests import Individuals, Method, Original, Vector, individual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ def crab(run: Original, options: CrabOptions | None = None) -> Method:
         everybody = (ours.values + theirs.values) / (ours.weight + theirs.weight)
         sensitivity.append(sensitivity[-1] + norm(everybody - ours.mean))
         if t in chosen:
-            stored = yield from requests.individual(t)
+            stored = yield from individual(t)
             kept.append(keep(t, stored, everybody, options.peers))
 
     bound = options.sensitivity * sensitivity[-1]
@@ -107,9 +107,7 @@ def crab(run: Original, options: CrabOptions | None = None) -> Method:
     ends = [k.round for k in kept[1:]] + [run.rounds]
     for this, end in zip(kept, ends, strict=True):
         at_start = this.round == start
-        updates = yield from requests.individual(
-            this.round, None if at_start else model, this.peers
-        )
+        updates = yield from individual(this.round, None if at_start else model, this.peers)
         total = updates.total if at_start else calibrated(this.lengths, updates)
         begin = start if this is kept[0] else this.round
         for t in range(begin, end) if options.repeat else (this.round,):

@@ -178,8 +178,8 @@ class _Opened:
         self._run, self._options = run, options
         self._curvature = OpenedCurvature(size=options.schedule.buffer)
         self._block: range = range(0)
-        self._stored: Sum | None = None
-        self._centre: Vector = run.models[0]
+        self._stored: Sum
+        self._centre: Vector
 
     @property
     def ready(self) -> bool:
@@ -190,9 +190,8 @@ class _Opened:
         self._curvature.add(model - self._run.models[t], fresh.values - stored.values)
 
     def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
-        if self._stored is None or t not in self._block:
+        if t not in self._block:
             yield from self._open_block(t)
-        assert self._stored is not None  # noqa: S101 (set by _open_block)
         damping = 1.0 if metric is None else self._options.metric_damping
         product = self._curvature.product(model - self._centre, metric, damping)
         if product is None:

@@ -159,15 +159,12 @@ class Database:
             )
         return env
 
-    @contextmanager
-    def _begun(self) -> Iterator[Reading]:
+    def _begun(self) -> Reading:
         try:
-            transaction = self._env.begin(buffers=True)
+            return self._env.begin(buffers=True)
         except lmdb.MapResizedError:  # another process wrote more than is mapped here
             self._env.set_mapsize(0)
-            transaction = self._env.begin(buffers=True)
-        with transaction:
-            yield transaction
+            return self._env.begin(buffers=True)
 
     def _release(self) -> None:
         if self._writer is not None:

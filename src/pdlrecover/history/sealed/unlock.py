@@ -10,7 +10,10 @@ Rules:
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 
 from pdlrecover.errors import HistoryError
@@ -60,17 +63,10 @@ def layout_of(store: Database) -> VaultLayout:
     """Return whose history it says it is; with the right key, `unlock` then checks its word."""
     with store.reading() as transaction:
         header = bytes(transaction.get(records.HEADER, b""))
-    try:
+    with _headed(store):
         values = json.loads(header)
-        return VaultLayout(
-            federation=bytes.fromhex(values["federation"]),
-            run=str(values["run"]),
-            peer=int(values["peer"]),
-            parameters=int(values["parameters"]),
-            blocks=int(values["blocks"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise _headless(store) from error
+        federation = bytes.fromhex(values["federation"])
+        return msgspec.convert({**values, "federation": federation}, VaultLayout)
 
 
 def trusted_state(
@@ -185,11 +181,9 @@ def _start(store: Database, key: bytes, layout: VaultLayout) -> Sealer:
 
 def _salt(store: Database, header: bytes, layout: VaultLayout) -> bytes:
     """Return the salt, having checked that the header is of this format and this history."""
-    try:
+    with _headed(store):
         values = json.loads(header)
         found, salt = values["format"], bytes.fromhex(values["salt"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise _headless(store) from error
     if found != FORMAT:
         raise HistoryError(
             f"the history in {store.folder} has format {found}, and this version reads {FORMAT}"
@@ -218,8 +212,13 @@ def _goes_on(
         return manifest_of(sealer, transaction, last).head == remembered.head
 
 
-def _headless(store: Database) -> HistoryError:
-    return HistoryError(
-        f"the header of the history in {store.folder} is damaged or missing; restore the folder "
-        "from a backup, or move it away and fetch the public rounds from other peers"
-    )
+@contextmanager
+def _headed(store: Database) -> Iterator[None]:
+    """Refuse a header that cannot be read inside."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+        raise HistoryError(
+            f"the header of the history in {store.folder} is damaged or missing; restore the "
+            "folder from a backup, or move it away and fetch the public rounds from other peers"
+        ) from error

@@ -23,19 +23,11 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 
 from pdlrecover.errors import HistoryError
-from pdlrecover.history.sealed import database, records
+from pdlrecover.history.sealed import database, records, unlock
 from pdlrecover.history.sealed.chain import ChainState
 from pdlrecover.history.sealed.database import Database, Reading
 from pdlrecover.history.sealed.records import Kind, Sealer, VaultLayout, described
-from pdlrecover.history.sealed.unlock import (
-    is_empty,
-    layout_of,
-    manifest_of,
-    remembered_state,
-    rollback,
-    state_of,
-    unlock,
-)
+from pdlrecover.history.sealed.unlock import manifest_of
 
 _UNSHARED = "rounds without all of this peer's shares (it was away, or late): {}"
 
@@ -105,7 +97,7 @@ def verify(folder: Path, key: bytes, layout: VaultLayout | None = None) -> Verif
             where = "the structure of the database"
             return Verification(damage=tuple(Damage(where=where, what=what) for what in found))
         store = Database(folder, read_only=True)
-        if is_empty(store) and not (folder / database.HEAD_FILE).exists():
+        if unlock.is_empty(store) and not (folder / database.HEAD_FILE).exists():
             store.close()
             return Verification(damage=())
         return _verified(store, key, layout)
@@ -115,8 +107,8 @@ def verify(folder: Path, key: bytes, layout: VaultLayout | None = None) -> Verif
 
 def _verified(store: Database, key: bytes, layout: VaultLayout | None) -> Verification:
     try:
-        layout = layout or layout_of(store)
-        sealer = unlock(store, key, layout)
+        layout = layout or unlock.layout_of(store)
+        sealer = unlock.unlock(store, key, layout)
         state, damage = _standing(store, sealer, layout)
         if state is None:
             return Verification(damage=tuple(damage))
@@ -251,17 +243,17 @@ def _standing(
     """Return where the history stands, by the database or else by the head file."""
     damage, remembered, state = [], None, None
     try:
-        remembered = remembered_state(store, sealer)
+        remembered = unlock.remembered_state(store, sealer)
     except HistoryError as error:
         damage.append(Damage(where="the head file", what=str(error)))
     try:
         with store.reading() as transaction:
-            state = state_of(sealer, transaction)
+            state = unlock.state_of(sealer, transaction)
     except HistoryError as error:
         damage.append(_damage(records.STATE, str(error).partition(": ")[2]))
     if state is None or damage:
         return state or remembered, damage
-    if wrong := rollback(store, sealer, layout, state, remembered):
+    if wrong := unlock.rollback(store, sealer, layout, state, remembered):
         damage.append(Damage(where="the history", what=wrong))
     return state, damage
 
