@@ -29,17 +29,7 @@ from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
 from pdlrecover.recovery import requests
-from pdlrecover.recovery.requests import (
-    Direction,
-    Dots,
-    Head,
-    HeadSums,
-    Individuals,
-    Method,
-    Request,
-    Sum,
-    Vector,
-)
+from pdlrecover.recovery.requests import HeadSums, Individuals, Method, Request, Sum, Vector
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
@@ -142,9 +132,9 @@ class _MethodRun(Generic[Held]):
                 return self._update(request)
             case requests.Past(rounds=rounds):
                 return self._past(rounds)
-            case Dots():
+            case requests.Dots():
                 return self._dots(request)
-            case Direction():
+            case requests.Direction():
                 return self._direction(request)
             case requests.Removed(rounds=rounds):
                 return self._removed(rounds)
@@ -154,7 +144,7 @@ class _MethodRun(Generic[Held]):
                 return self._loss(t)
             case requests.LastLayer():
                 return self._simulated_peers.head.places
-            case Head():
+            case requests.Head():
                 return self._head(request)
             case _:
                 raise PlanError(f"a simulation cannot answer a {type(request).__name__} request")
@@ -224,7 +214,7 @@ class _MethodRun(Generic[Held]):
         self._check_clear("training losses, which peers that share updates keep to themselves")
         return self._simulated_peers.loss(t, self._history.models[t], self._kept)
 
-    def _head(self, request: Head) -> HeadSums:
+    def _head(self, request: requests.Head) -> HeadSums:
         """Return sums over whole datasets, where nothing is private.
 
         By linearity they could be dealt and opened like updates; this engine does not.
@@ -247,7 +237,7 @@ class _MethodRun(Generic[Held]):
                 "method"
             )
 
-    def _dots(self, request: Dots) -> Vector:
+    def _dots(self, request: requests.Dots) -> Vector:
         """Open dot products; each vector is first scaled to 20 bits, by a power of two."""
         with self.timed("estimation"):
             encoded, scales = encode_vectors(self._code, request.vectors)
@@ -255,7 +245,7 @@ class _MethodRun(Generic[Held]):
             opened = self._sum_store.dots([self._pair(b) for b in request.pairs], encoded)
         return decode_dots(self._code, opened, scales)
 
-    def _direction(self, request: Direction) -> Sum:
+    def _direction(self, request: requests.Direction) -> Sum:
         """Open stored sums plus a combination of pairs, whose coefficients have f bits too."""
         with self.timed("estimation"):
             coefficients = encode_direction(self._code, request)
