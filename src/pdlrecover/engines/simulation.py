@@ -33,9 +33,6 @@ from pdlrecover.recovery.requests import HeadSums, Individuals, Method, Request,
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
-REMEMBERED_PAIRS = MAX_BUFFER
-"""How many pairs are kept at hand; recovery uses the last few."""
-
 Observer = Callable[[requests.Stepped], None]
 Answer = Sum | Vector | Individuals | HeadSums | Integers | float
 
@@ -170,7 +167,7 @@ class _MethodRun(Generic[Held]):
         with self.timed("opening"):
             held = self._sum_store.total(self._sum_store.read(dealt, range(len(groups))))
             self._fresh[t] = held
-            while len(self._fresh) > REMEMBERED_PAIRS:
+            while len(self._fresh) > MAX_BUFFER:
                 self._fresh.popitem(last=False)
             return self._opened(held)
 
@@ -271,7 +268,7 @@ class _MethodRun(Generic[Held]):
                 raise PlanError(f"there is no pair of round {b}: ask for its update first")
             self._pairs[b] = self._sum_store.difference(self._fresh[b], self._stored(b))
         self._pairs.move_to_end(b)
-        while len(self._pairs) > REMEMBERED_PAIRS:
+        while len(self._pairs) > MAX_BUFFER:
             self._pairs.popitem(last=False)
         return self._pairs[b]
 
