@@ -81,11 +81,7 @@ class Stubborn(Attack):
         return self.weight * updates
 
 
-def stubborn(dataset, *, weight: float = 3.0) -> Attack:
-    return Stubborn(weight=weight)
-
-
-STUBBORN = AttackEntry(stubborn, strength="weight", alone=True, untargeted=True)
+STUBBORN = AttackEntry(Stubborn, strength="weight", alone=True, untargeted=True)
 
 
 @pytest.fixture(autouse=True)
@@ -222,7 +218,7 @@ def test_a_bare_entry_refuses_everything():
     bare = MethodEntry(lambda run, s: train(run.models[0], run.optimizer, range(1)))
     assert (bare.on, bare.sees, bare.private) == ("clear", "history", False)
     assert (bare.scored, bare.baseline, bare.varies) == (False, False, {})
-    weapon = AttackEntry(stubborn)
+    weapon = AttackEntry(Stubborn)
     assert (weapon.alone, weapon.untargeted, weapon.strength) == (False, False, None)
 
 

@@ -27,8 +27,6 @@ from pdlrecover.errors import LocalError
 T = TypeVar("T")
 LIMIT = 1 << 63
 """Whole numbers are below it, and above its negative."""
-SHOWN = 80
-"""How many characters of a wrong value are shown."""
 NAMES: dict[Any, str] = {
     str: "a text",
     int: "a whole number",
@@ -57,8 +55,7 @@ def decode(
     try:
         return convert(kind, spelled)
     except msgspec.ValidationError as fault:
-        for place, part, value in _inner_first(kind, spelled, where):
-            _check(part, value, error, place)
+        _check(kind, spelled, error, where)
         raise error(f"{where}: {fault}" if where else str(fault)) from fault
 
 
@@ -87,9 +84,9 @@ def _complete(value: Any) -> None:
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message, however long it is."""
+    """Return a value for a message: at most 80 characters of it."""
     try:
-        return repr(value)[:SHOWN]
+        return repr(value)[:80]
     except ValueError:  # an integer of thousands of digits
         return "a number that is too long"
 
@@ -120,8 +117,12 @@ def _spelled(
         raise error(f"{where or 'it'} must be {_named(kind)} below 2^63, got {shown(values)}")
     if is_dataclass(kind) and isinstance(values, dict):
         names = [key.replace("-", "_") for key in values]
-        if not ignore_unknown:
-            _check_keys(names, [field.name for field in fields(kind)], error, where)
+        known = [field.name for field in fields(kind)]
+        unknown = [name for name in names if name not in known]
+        if unknown and not ignore_unknown:
+            nearest = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.4)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
+            raise error(f"unknown key {unknown[0]!r}{f' in {where}' if where else ''}; {hint}")
         if twice := [name for name in names if names.count(name) > 1]:
             raise error(f"{_joined(where, twice[0])} is there twice, with - and with _")
         values = dict(zip(names, values.values(), strict=True))
@@ -132,15 +133,6 @@ def _spelled(
     if isinstance(values, dict):
         return {**values, **parts}
     return list(parts.values()) if parts else values
-
-
-def _check_keys(keys: list[str], known: list[str], error: type[LocalError], where: str) -> None:
-    """Refuse a key that is not known, and name the nearest one that is."""
-    for key in keys:
-        if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise error(f"unknown key {key!r}{f' in {where}' if where else ''}; {hint}")
 
 
 def _parts(kind: Any, values: Any, where: str) -> Iterator[tuple[Any, str, Any, Any]]:
@@ -172,15 +164,10 @@ def _chosen(kind: Any, values: Any) -> Any:
     return kind
 
 
-def _inner_first(kind: Any, values: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield place, type and value of every part, then of the whole."""
-    for _, place, part, value in _parts(kind, values, where):
-        yield from _inner_first(part, value, place)
-    yield where, kind, values
-
-
 def _check(kind: Any, value: Any, error: type[LocalError], where: str) -> None:
-    """Raise if a value, the parts of which are right, is wrong."""
+    """Raise for the innermost value that is wrong: parts come before the whole."""
+    for _, place, part, inner in _parts(kind, value, where):
+        _check(part, inner, error, place)
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as fault:

@@ -4,7 +4,7 @@
     ├── LocalError          what this process was given or asked cannot be done
     │   ├── FieldError      an array that does not hold field elements
     │   ├── RangeError      a real number that does not fit the fixed-point encoding
-    │   ├── ToleranceError  more to survive than so many peers can
+    │   ├── ToleranceError  more to survive than this number of peers can
     │   ├── ShareError      shares that do not belong together, or are too few
     │   ├── DataError       data that is missing, damaged, empty, or too little to deal out
     │   ├── ModelError      a model that cannot be trained together
@@ -15,7 +15,7 @@
     │   ├── IdentityError   a peer's own keys that are missing, damaged, or open to others
     │   └── MembershipError an invitation or federation file that is not right, or not agreed on
     └── RemoteError         what other peers sent cannot be right
-        ├── LiarsError      more wrong shares than can be told from right ones
+        ├── LiarsError      more wrong shares than can be identified
         ├── ForgeryError    a signature or a sealed message that is not what it should be
         ├── CodecError      bytes that are no message
         └── MessageError    a message that is forged, misdirected, or not legal where it comes
@@ -64,7 +64,7 @@ class RangeError(LocalError):
 
 
 class ToleranceError(LocalError):
-    """So many colluders, dropouts and liars cannot be survived by so few peers."""
+    """There are too few peers to survive these colluders, dropouts and liars."""
 
 
 class ShareError(LocalError):
@@ -72,7 +72,7 @@ class ShareError(LocalError):
 
 
 class DataError(LocalError):
-    """Data is missing, damaged or empty, or there is too little of it for so many peers."""
+    """Data is missing, damaged or empty, or there is too little of it for all peers."""
 
 
 class ModelError(LocalError):
@@ -108,7 +108,7 @@ class RemoteError(PDLRecoverError):
 
 
 class LiarsError(RemoteError):
-    """More shares are wrong than the responders can tell from right ones; nothing was opened."""
+    """More shares are wrong than can be identified; nothing was opened."""
 
 
 class ForgeryError(RemoteError):

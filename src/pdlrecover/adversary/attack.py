@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from pdlrecover.learning import Weights
 
@@ -56,14 +56,10 @@ class Context:
 class Attack(Protocol):
     """An attack of m malicious peers among k honest ones."""
 
-    def poison(
-        self, x: torch.Tensor, y: torch.Tensor, context: Context
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def poison(self, x: Tensor, y: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """Return what the malicious peers make of minibatches x (m, b, *shape) and y (m, b)."""
         return x, y
 
-    def corrupt(
-        self, updates: torch.Tensor, benign: torch.Tensor, context: Context
-    ) -> torch.Tensor:
+    def corrupt(self, updates: Tensor, benign: Tensor, context: Context) -> Tensor:
         """Return what they claim instead of their updates (m, d), the others' being (k, d)."""
         return updates

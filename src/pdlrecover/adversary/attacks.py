@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from pdlrecover.adversary.attack import Attack, Context
 from pdlrecover.errors import AttackError
@@ -28,9 +29,7 @@ class LabelFlip(Attack):
         if self.classes < 2:
             raise AttackError(f"labels flip among at least 2 classes, got {self.classes}")
 
-    def poison(
-        self, x: torch.Tensor, y: torch.Tensor, context: Context
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def poison(self, x: Tensor, y: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """Return the samples with mirrored labels."""
         return x, self.classes - 1 - y
 
@@ -44,9 +43,7 @@ class SignFlip(Attack):
     def __post_init__(self) -> None:
         require_finite("scale", self.scale)
 
-    def corrupt(
-        self, updates: torch.Tensor, benign: torch.Tensor, context: Context
-    ) -> torch.Tensor:
+    def corrupt(self, updates: Tensor, benign: Tensor, context: Context) -> Tensor:
         """Return −scale·g."""
         return -self.scale * updates
 
@@ -64,9 +61,7 @@ class GaussianNoise(Attack):
     def __post_init__(self) -> None:
         require_finite("std", self.std)
 
-    def corrupt(
-        self, updates: torch.Tensor, benign: torch.Tensor, context: Context
-    ) -> torch.Tensor:
+    def corrupt(self, updates: Tensor, benign: Tensor, context: Context) -> Tensor:
         """Return noise, from the context's randomness."""
         noise = context.generator.standard_normal(tuple(updates.shape), dtype="float32")
         return torch.from_numpy(noise).mul_(self.std)
@@ -89,15 +84,11 @@ class BadUnlearn(Attack):
         if isinstance(self.then, BadUnlearn):
             raise AttackError("bad-unlearn waits for the recovery once; give it another attack")
 
-    def poison(
-        self, x: torch.Tensor, y: torch.Tensor, context: Context
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def poison(self, x: Tensor, y: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """Return the minibatches as they are, or in a recovery what the other attack makes."""
         return (x, y) if context.phase == "training" else self.then.poison(x, y, context)
 
-    def corrupt(
-        self, updates: torch.Tensor, benign: torch.Tensor, context: Context
-    ) -> torch.Tensor:
+    def corrupt(self, updates: Tensor, benign: Tensor, context: Context) -> Tensor:
         """Return the updates as they are, or in a recovery what the other attack makes."""
         if context.phase == "training":
             return updates

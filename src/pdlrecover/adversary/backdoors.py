@@ -9,6 +9,7 @@ Rules:
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from pdlrecover.adversary.attack import Attack, Context
 from pdlrecover.adversary.attacks import require_finite
@@ -41,9 +42,7 @@ class Backdoor(Attack):
             raise AttackError(f"the target is a class, counted from 0, got {self.target}")
         require_finite("scale", self.scale)
 
-    def poison(
-        self, x: torch.Tensor, y: torch.Tensor, context: Context
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def poison(self, x: Tensor, y: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """Stamp the first samples of each minibatch, and give them the target label."""
         count = max(1, round(self.fraction * y.shape[1]))
         return (
@@ -51,13 +50,11 @@ class Backdoor(Attack):
             torch.cat([torch.full_like(y[:, :count], self.target), y[:, count:]], dim=1),
         )
 
-    def corrupt(
-        self, updates: torch.Tensor, benign: torch.Tensor, context: Context
-    ) -> torch.Tensor:
+    def corrupt(self, updates: Tensor, benign: Tensor, context: Context) -> Tensor:
         """Return scale·g."""
         return updates if self.scale == 1 else self.scale * updates
 
-    def _stamped(self, x: torch.Tensor, context: Context) -> torch.Tensor:
+    def _stamped(self, x: Tensor, context: Context) -> Tensor:
         return self.trigger(x)
 
 
@@ -78,7 +75,7 @@ class DistributedBackdoor(Backdoor):
         super().__post_init__()
         self.trigger.split(self.parts)
 
-    def _stamped(self, x: torch.Tensor, context: Context) -> torch.Tensor:
+    def _stamped(self, x: Tensor, context: Context) -> Tensor:
         pieces = self.trigger.split(self.parts)
         own = pieces[torch.tensor(context.places) % self.parts]
         return torch.where(own.unsqueeze(1), self.trigger(x), x)

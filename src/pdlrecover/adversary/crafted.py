@@ -18,6 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pdlrecover.adversary.attack import Attack, Context
 from pdlrecover.adversary.attacks import require_finite
@@ -27,7 +28,7 @@ Real = NDArray[np.float32]
 Direction = Literal["std", "unit", "sign"]
 
 _BLOCK = 1024
-"""So many coordinates at a time: all peers' together stay in the processor's cache."""
+"""Coordinates at a time: all peers' together stay in the processor's cache."""
 
 _may_have_diverged = np.errstate(invalid="ignore", over="ignore")
 """Honest updates that are not finite stop the round afterwards, with a better word."""
@@ -56,9 +57,7 @@ class Trim(Attack):
             raise AttackError(f"factor must be finite and more than 1, got {self.factor}")
 
     @_may_have_diverged
-    def corrupt(
-        self, updates: torch.Tensor, benign: torch.Tensor, context: Context
-    ) -> torch.Tensor:
+    def corrupt(self, updates: Tensor, benign: Tensor, context: Context) -> Tensor:
         """Return values beyond the honest ones, on the wrong side."""
         _require_honest(benign)
         total = benign.sum(0).numpy()
@@ -92,9 +91,7 @@ class PartialTrim(Attack):
         require_finite("deviations", self.deviations)
 
     @_may_have_diverged
-    def corrupt(
-        self, updates: torch.Tensor, benign: torch.Tensor, context: Context
-    ) -> torch.Tensor:
+    def corrupt(self, updates: Tensor, benign: Tensor, context: Context) -> Tensor:
         """Return values some deviations off, on the wrong side."""
         mean, std = moments(updates)
         values: Real = context.generator.random(tuple(updates.shape), dtype=np.float32)
@@ -125,9 +122,7 @@ class LittleIsEnough(Attack):
             require_finite("z", self.z)
 
     @_may_have_diverged
-    def corrupt(
-        self, updates: torch.Tensor, benign: torch.Tensor, context: Context
-    ) -> torch.Tensor:
+    def corrupt(self, updates: Tensor, benign: Tensor, context: Context) -> Tensor:
         """Return μ − z·σ for every attacker."""
         _require_honest(benign)
         z = largest_z(len(updates) + len(benign), len(updates)) if self.z is None else self.z
@@ -177,9 +172,7 @@ class MinMax(Attack):
             )
 
     @_may_have_diverged
-    def corrupt(
-        self, updates: torch.Tensor, benign: torch.Tensor, context: Context
-    ) -> torch.Tensor:
+    def corrupt(self, updates: Tensor, benign: Tensor, context: Context) -> Tensor:
         """Return μ + γ·p for every attacker."""
         _require_honest(benign)
         rows: Real = benign.numpy()
@@ -208,7 +201,7 @@ class MinMax(Attack):
         return -mean if self.direction == "unit" else -np.sign(mean)
 
 
-def moments(updates: torch.Tensor) -> tuple[Real, Real]:
+def moments(updates: Tensor) -> tuple[Real, Real]:
     """Return mean and deviation of updates (k, d), per coordinate."""
     rows: Real = updates.numpy()
     mean, std = np.empty((2, rows.shape[1]), dtype=np.float32)
@@ -232,7 +225,7 @@ def _deviation(centred: Real) -> Real:
     return deviation
 
 
-def _require_honest(benign: torch.Tensor) -> None:
+def _require_honest(benign: Tensor) -> None:
     if not len(benign):
         raise AttackError(
             "this attack looks at honest updates, and every peer is malicious; leave one honest"

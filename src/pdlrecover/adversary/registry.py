@@ -18,7 +18,7 @@ from typing import Any
 from pdlrecover.adversary.attack import Attack
 from pdlrecover.adversary.attacks import BadUnlearn, GaussianNoise, LabelFlip, NoAttack, SignFlip
 from pdlrecover.adversary.backdoors import Backdoor, DistributedBackdoor
-from pdlrecover.adversary.crafted import Direction, LittleIsEnough, MinMax, PartialTrim, Trim
+from pdlrecover.adversary.crafted import LittleIsEnough, MinMax, PartialTrim, Trim
 from pdlrecover.adversary.triggers import trigger_for
 from pdlrecover.errors import AttackError
 from pdlrecover.learning import Dataset
@@ -30,70 +30,15 @@ AFTERWARDS = "trim"
 NO_ATTACK = "none"
 
 
-def _backdoor(
-    dataset: Dataset, *, target: int = 0, fraction: float = 0.5, scale: float = 1.0
-) -> Attack:
-    _check_target(dataset, target)
-    return Backdoor(trigger=trigger_for(dataset), target=target, fraction=fraction, scale=scale)
-
-
-def _dba(
-    dataset: Dataset,
-    *,
-    target: int = 0,
-    fraction: float = 0.5,
-    scale: float = 1.0,
-    parts: int = 4,
-) -> Attack:
-    _check_target(dataset, target)
-    return DistributedBackdoor(
-        trigger=trigger_for(dataset), target=target, fraction=fraction, scale=scale, parts=parts
-    )
-
-
-def _label_flip(dataset: Dataset) -> Attack:
-    return LabelFlip(classes=dataset.classes)
-
-
-def _sign_flip(dataset: Dataset, *, scale: float = 1.0) -> Attack:
-    return SignFlip(scale=scale)
-
-
-def _noise(dataset: Dataset, *, std: float = 200.0) -> Attack:
-    return GaussianNoise(std=std)
-
-
-def _trim(dataset: Dataset, *, factor: float = 2.0) -> Attack:
-    return Trim(factor=factor)
-
-
-def _partial_trim(dataset: Dataset, *, deviations: float = 3.0) -> Attack:
-    return PartialTrim(deviations=deviations)
-
-
-def _lie(dataset: Dataset, *, z: float | None = None) -> Attack:
-    return LittleIsEnough(z=z)
-
-
-def _min_max(dataset: Dataset, *, direction: Direction = "std") -> Attack:
-    return MinMax(direction=direction)
-
-
-def _bad_unlearn(dataset: Dataset, *, then: str = AFTERWARDS, **strength: Any) -> Attack:
-    return BadUnlearn(then=build(then, dataset, **strength))
-
-
-def _none(dataset: Dataset) -> Attack:
-    return NoAttack()
-
-
 @dataclass(frozen=True)
 class AttackEntry:
     """An attack and its traits."""
 
-    build: Callable[..., Attack]
-    """Makes it for a dataset; the other arguments are what `build` below takes."""
+    attack: Callable[..., Attack]
+    """Its class; the arguments are what `build` below takes, besides what is `given`."""
     _: KW_ONLY
+    given: Callable[[Dataset], dict[str, Any]] = lambda dataset: {}
+    """Returns the arguments that the dataset determines."""
     strength: str | None = None
     """The argument that is its strength, if one is."""
     alone: bool = False
@@ -102,18 +47,24 @@ class AttackEntry:
     """Whether it has no trigger: what is measured of a model does not depend on the attack."""
 
 
+def _trigger(dataset: Dataset) -> dict[str, Any]:
+    return {"trigger": trigger_for(dataset)}
+
+
 ATTACKS: dict[str, AttackEntry] = {
-    "backdoor": AttackEntry(_backdoor, strength="scale", alone=True),
-    "dba": AttackEntry(_dba, strength="scale", alone=True),
-    "label-flip": AttackEntry(_label_flip, alone=True, untargeted=True),
-    "sign-flip": AttackEntry(_sign_flip, strength="scale", alone=True, untargeted=True),
-    "noise": AttackEntry(_noise, strength="std", alone=True, untargeted=True),
-    "trim": AttackEntry(_trim, strength="factor", untargeted=True),
-    "trim-partial": AttackEntry(_partial_trim, strength="deviations", untargeted=True),
-    "lie": AttackEntry(_lie, strength="z", untargeted=True),
-    "min-max": AttackEntry(_min_max, untargeted=True),
-    WAITING: AttackEntry(_bad_unlearn),
-    NO_ATTACK: AttackEntry(_none, untargeted=True),
+    "backdoor": AttackEntry(Backdoor, given=_trigger, strength="scale", alone=True),
+    "dba": AttackEntry(DistributedBackdoor, given=_trigger, strength="scale", alone=True),
+    "label-flip": AttackEntry(
+        LabelFlip, given=lambda dataset: {"classes": dataset.classes}, alone=True, untargeted=True
+    ),
+    "sign-flip": AttackEntry(SignFlip, strength="scale", alone=True, untargeted=True),
+    "noise": AttackEntry(GaussianNoise, strength="std", alone=True, untargeted=True),
+    "trim": AttackEntry(Trim, strength="factor", untargeted=True),
+    "trim-partial": AttackEntry(PartialTrim, strength="deviations", untargeted=True),
+    "lie": AttackEntry(LittleIsEnough, strength="z", untargeted=True),
+    "min-max": AttackEntry(MinMax, untargeted=True),
+    WAITING: AttackEntry(BadUnlearn),
+    NO_ATTACK: AttackEntry(NoAttack, untargeted=True),
 }
 """In the order in which they are shown."""
 
@@ -134,17 +85,22 @@ def build(name: str, dataset: Dataset, **strength: Any) -> Attack:
     - none
     """
     name, then = _parsed(name)
-    if then:
-        strength = {"then": then, **strength}
-    parameters = list(inspect.signature(ATTACKS[name].build).parameters.values())[1:]
-    accepted = [p.name for p in parameters]
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    if not open_ended and (unknown := sorted(set(strength) - set(accepted))):
+    if name == WAITING:
+        then = strength.pop("then", then or AFTERWARDS)
+        return BadUnlearn(then=build(then, dataset, **strength))
+    entry, given = ATTACKS[name], ATTACKS[name].given(dataset)
+    accepted = [key for key in inspect.signature(entry.attack).parameters if key not in given]
+    if unknown := sorted(set(strength) - set(accepted)):
         raise AttackError(
             f"the attack {name} has no {', '.join(unknown)}; "
             f"it takes {', '.join(accepted) or 'no arguments'}"
         )
-    return ATTACKS[name].build(dataset, **strength)
+    if not 0 <= (target := strength.get("target", 0)) < dataset.classes:
+        raise AttackError(
+            f"the target must be a class of {dataset.name}, 0 to {dataset.classes - 1}, "
+            f"got {target}"
+        )
+    return entry.attack(**given, **strength)
 
 
 def strength_of(name: str) -> str | None:
@@ -162,11 +118,3 @@ def _parsed(name: str) -> tuple[str, str]:
             f"{WAITING}:ATTACK with one of the others"
         )
     return first, second
-
-
-def _check_target(dataset: Dataset, target: int) -> None:
-    if not 0 <= target < dataset.classes:
-        raise AttackError(
-            f"the target must be a class of {dataset.name}, 0 to {dataset.classes - 1}, "
-            f"got {target}"
-        )

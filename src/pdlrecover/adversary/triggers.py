@@ -122,7 +122,7 @@ def trigger_for(dataset: Dataset) -> Divisible:
 
 
 def _numbers(parts: int, axes: int) -> torch.Tensor:
-    """Return 0, 1, … parts − 1, to be compared with so many further axes."""
+    """Return 0, 1, … parts − 1, with `axes` further axes to compare with."""
     return torch.arange(parts).view(-1, *[1] * axes)
 
 

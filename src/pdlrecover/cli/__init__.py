@@ -10,56 +10,44 @@ from pdlrecover.cli.lazy import LazyCommand, lazy_group
 from pdlrecover.errors import PDLRecoverError
 
 COMMANDS = {
-    "demo": LazyCommand("demo", "demo", "pdlrecover demo --out out/demo"),
+    "demo": LazyCommand("demo", "pdlrecover demo --out out/demo"),
     "plan": LazyCommand(
-        "plan", "plan", "pdlrecover plan --peers 200 --colluders 66 --dropouts 60 --liars 5"
+        "plan", "pdlrecover plan --peers 200 --colluders 66 --dropouts 60 --liars 5"
     ),
     "simulate": LazyCommand(
-        "simulate",
         "simulate",
         "pdlrecover simulate --dataset mnist --data-dir data --peers 200 --malicious 40 "
         "--rounds 1000 --methods retrain,pdlrecover --out out/mnist",
     ),
-    "download": LazyCommand("download", "download", "pdlrecover download mnist --data-dir data"),
-    "reproduce": LazyCommand("reproduce", "reproduce", "pdlrecover reproduce all --quick"),
-    "report": LazyCommand(
-        "report", "report", "pdlrecover report out/mnist out/har --out both.html"
-    ),
+    "download": LazyCommand("download", "pdlrecover download mnist --data-dir data"),
+    "reproduce": LazyCommand("reproduce", "pdlrecover reproduce all --quick"),
+    "report": LazyCommand("report", "pdlrecover report out/mnist out/har --out both.html"),
 }
 PEER_COMMANDS = {
     "init": LazyCommand(
         "peer_files",
-        "init",
         "pdlrecover peer init hospital-a --name hospital-a "
         "--address hospital-a.example.org:7400 --key-file /media/stick/hospital-a.key",
     ),
     "federate": LazyCommand(
         "peer_files",
-        "federate",
         "pdlrecover peer federate a.txt b.txt c.txt --plan plan.toml --out federation.toml",
     ),
-    "sign": LazyCommand("peer_files", "sign", "pdlrecover peer sign federation.toml hospital-a"),
-    "compare": LazyCommand(
-        "peer_files", "compare", "pdlrecover peer compare federation.toml theirs.toml"
-    ),
+    "sign": LazyCommand("peer_files", "pdlrecover peer sign federation.toml hospital-a"),
+    "compare": LazyCommand("peer_files", "pdlrecover peer compare federation.toml theirs.toml"),
     "check-evidence": LazyCommand(
-        "evidence",
-        "check_evidence",
-        "pdlrecover peer check-evidence federation.toml hospital-a/evidence/1.bin",
+        "evidence", "pdlrecover peer check-evidence federation.toml hospital-a/evidence/1.bin"
     ),
-    "run": LazyCommand("peer_run", "run", "pdlrecover peer run federation.toml hospital-a"),
-    "status": LazyCommand("peer_status", "status", "pdlrecover peer status hospital-a"),
+    "run": LazyCommand("peer_run", "pdlrecover peer run federation.toml hospital-a"),
+    "status": LazyCommand("peer_status", "pdlrecover peer status hospital-a"),
     "propose-removal": LazyCommand(
         "removals",
-        "propose_removal",
         "pdlrecover peer propose-removal hospital-a --peers hospital-e --reason malicious",
     ),
-    "approve": LazyCommand("removals", "approve", "pdlrecover peer approve hospital-b 3f9a1c0d"),
-    "recover": LazyCommand("removals", "recover", "pdlrecover peer recover hospital-a"),
+    "approve": LazyCommand("removals", "pdlrecover peer approve hospital-b 3f9a1c0d"),
+    "recover": LazyCommand("removals", "pdlrecover peer recover hospital-a"),
 }
-HISTORY_COMMANDS = {
-    "verify": LazyCommand("history", "verify", "pdlrecover history verify hospital-a"),
-}
+HISTORY_COMMANDS = {"verify": LazyCommand("history", "pdlrecover history verify hospital-a")}
 
 app = typer.Typer(
     cls=lazy_group(COMMANDS),

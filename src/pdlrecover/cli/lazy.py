@@ -18,11 +18,10 @@ from typer.core import TyperCommand, TyperGroup
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """Where a command's function is, and an example of its use."""
+    """Where a command's function, called like the command, is, and an example of its use."""
 
     module: str
     """Below `pdlrecover.cli`; it may have an `EPILOG` to be shown above the example."""
-    function: str
     example: str
 
     def load(self, name: str) -> Any:
@@ -32,7 +31,7 @@ class LazyCommand:
             add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
         )
         epilog = f"{getattr(module, 'EPILOG', '')}Example: `{self.example}`"
-        app.command(name, epilog=epilog)(getattr(module, self.function))
+        app.command(name, epilog=epilog)(getattr(module, name.replace("-", "_")))
         return typer.main.get_command(app)
 
     def listed(self, name: str) -> TyperCommand:
@@ -40,7 +39,7 @@ class LazyCommand:
         spec = find_spec(f"pdlrecover.cli.{self.module}")
         source = Path(spec.origin).read_text("utf-8") if spec and spec.origin else ""
         functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-        named = next(node for node in functions if node.name == self.function)
+        named = next(node for node in functions if node.name == name.replace("-", "_"))
         return TyperCommand(name, help=ast.get_docstring(named), rich_markup_mode="markdown")
 
 

@@ -14,9 +14,9 @@ from pdlrecover.sharing import Tolerance
 
 def plan(
     peers: Annotated[int, typer.Option(help="How many peers take part.")],
-    colluders: Annotated[int, typer.Option(help="So many together must learn nothing.")],
-    dropouts: Annotated[int, typer.Option(help="So many may be absent or removed.")] = 0,
-    liars: Annotated[int, typer.Option(help="So many may send wrong shares.")] = 0,
+    colluders: Annotated[int, typer.Option(help="How many together must learn nothing.")],
+    dropouts: Annotated[int, typer.Option(help="How many may be absent or removed.")] = 0,
+    liars: Annotated[int, typer.Option(help="How many may send wrong shares.")] = 0,
     parameters: Annotated[int, typer.Option(help="Numbers in the model.")] = 79_510,
     rounds: Annotated[int, typer.Option(help="Rounds of training whose history is kept.")] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
@@ -34,9 +34,7 @@ def _plan_record(traffic: Traffic) -> dict[str, int | bool]:
     quorums = traffic.quorums
     return {
         "peers": quorums.peers,
-        "colluders": quorums.tolerance.colluders,
-        "dropouts": quorums.tolerance.dropouts,
-        "liars": quorums.tolerance.liars,
+        **vars(quorums.tolerance),
         "parameters": traffic.parameters,
         "rounds": traffic.rounds,
         "packing": quorums.packing,

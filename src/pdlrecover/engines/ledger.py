@@ -18,18 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pdlrecover.engines.traffic import ELEMENT_BYTES, Traffic
-from pdlrecover.recovery.requests import (
-    Direction,
-    Dots,
-    Head,
-    Individual,
-    Loss,
-    Past,
-    Removed,
-    Request,
-    Stepped,
-    Update,
-)
+from pdlrecover.recovery import requests
 
 PARTS = ("gradient", "dealing", "opening", "estimation")
 """What the seconds are split in."""
@@ -103,41 +92,41 @@ class Ledger:
         """What a server would have had to store of single peers' updates, as 4-byte floats."""
         return 4 * len(self._stored_individuals) * self.kept * self.traffic.parameters
 
-    def enter(self, request: Request) -> None:
+    def enter(self, request: requests.Request) -> None:
         """Write down a request."""
         d = self.traffic.parameters
         match request:
-            case Update():
+            case requests.Update():
                 self._open("fresh sums", 1, d + 1, self.traffic.exact_round_bytes)
                 self.exact_rounds += 1
                 self.gradient_evaluations += self.kept
-            case Past():
+            case requests.Past():
                 self._open("stored sums", 1, d + 1, self.traffic.opening_bytes)
-            case Direction():
+            case requests.Direction():
                 self._open("directions", 1, d + 1, self.traffic.opening_bytes)
-            case Dots(pairs=pairs, vectors=vectors):
+            case requests.Dots(pairs=pairs, vectors=vectors):
                 count = len(pairs) * len(vectors)
                 self._open("dot products", count, count, self.traffic.dots_bytes(count))
-            case Removed():
+            case requests.Removed():
                 self._open("removed sums", 1, d + 1, self.traffic.opening_bytes)
-            case Individual(at=None, round=t):
+            case requests.Individual(at=None, round=t):
                 if t not in self._stored_individuals:
                     self._stored_individuals.add(t)
                     self._open("individual", self.kept, self.kept * (d + 1), 0)
-            case Individual(of=of):
+            case requests.Individual(of=of):
                 count = self.kept if of is None else len(of)
                 self._open("individual", count, count * (d + 1), ELEMENT_BYTES * (d + 1))
                 self.exact_rounds += of is None
                 self.gradient_evaluations += count
-            case Loss():
+            case requests.Loss():
                 self._open("losses", 1, 1, 0)
-            case Head(head=head, of=of):
+            case requests.Head(head=head, of=of):
                 classes, features = head.shape
                 # A loss, a gradient and a symmetric matrix for each class; the count of samples.
                 count = classes * (1 + features + features * (features + 1) // 2) + 1
                 self._open(f"head sums ({of})", 1, count, ELEMENT_BYTES * count)
                 self.gradient_evaluations += self._peers(of)
-            case Stepped(fallback=fallback):
+            case requests.Stepped(fallback=fallback):
                 self.fallback_rounds += fallback
 
     def _open(self, kind: str, openings: int, numbers: int, size: int) -> None:

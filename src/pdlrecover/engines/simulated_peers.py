@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
@@ -80,9 +81,7 @@ class SimulatedPeers(Dealers):
             raise PlanError("sums over the data of no peers were asked for")
         return HeadSums(losses=losses, gradient=gradient, hessian=hessian, samples=samples)
 
-    def _whole_data(
-        self, at: Vector, peers: Sequence[int]
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _whole_data(self, at: Vector, peers: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield all that these peers hold, piece by piece.
 
         A malicious peer poisons its whole data as if it were one minibatch. Attacks on updates do
@@ -110,7 +109,7 @@ class _KeptRoom:
     def __init__(self) -> None:
         self._kept = torch.empty(0, 0)
 
-    def __call__(self, peers: int, size: int) -> torch.Tensor:
+    def __call__(self, peers: int, size: int) -> Tensor:
         """Return the buffer; what the last call wrote to it is overwritten."""
         if self._kept.shape != (peers, size):
             self._kept = torch.empty(peers, size)
@@ -119,8 +118,8 @@ class _KeptRoom:
 
 def simulate_peers(
     model: torch.nn.Module,
-    x: torch.Tensor,
-    y: torch.Tensor,
+    x: Tensor,
+    y: Tensor,
     partition: Partition,
     *,
     batch_size: int,

@@ -20,12 +20,7 @@ from typing import Any, Generic
 import numpy as np
 
 from pdlrecover.adversary import Phase
-from pdlrecover.engines.encoding import (
-    decode_dots,
-    decode_sum,
-    encode_direction,
-    encode_vectors,
-)
+from pdlrecover.engines.encoding import decode_dots, decode_sum, encode_direction, encode_vectors
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.sum_store import ClearSums, Faults, Held, SharedSums, SumStore
@@ -33,31 +28,12 @@ from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
-from pdlrecover.recovery.requests import (
-    Direction,
-    Dots,
-    Head,
-    HeadSums,
-    Individual,
-    Individuals,
-    LastLayer,
-    Loss,
-    Method,
-    Past,
-    Removed,
-    Request,
-    Stepped,
-    Sum,
-    Update,
-    Vector,
-)
+from pdlrecover.recovery import requests
+from pdlrecover.recovery.requests import HeadSums, Individuals, Method, Request, Sum, Vector
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
-REMEMBERED_PAIRS = MAX_BUFFER
-"""How many pairs are kept at hand; recovery uses the last few."""
-
-Observer = Callable[[Stepped], None]
+Observer = Callable[[requests.Stepped], None]
 Answer = Sum | Vector | Individuals | HeadSums | Integers | float
 
 
@@ -106,7 +82,7 @@ class Simulation:
                 model: Vector = end.value
                 return MethodResult(model=model, ledger=ledger)
             ledger.enter(request)
-            if isinstance(request, Stepped):
+            if isinstance(request, requests.Stepped):
                 answer = None
                 if observer:
                     observer(request)
@@ -118,11 +94,7 @@ class _MethodRun(Generic[Held]):
     """One method's run: who is kept, what was dealt freshly, and the pairs made of it."""
 
     def __init__(
-        self,
-        simulation: Simulation,
-        kept: tuple[int, ...],
-        record: bool,
-        sum_store: SumStore[Held],
+        self, simulation: Simulation, kept: tuple[int, ...], record: bool, sum_store: SumStore[Held]
     ) -> None:
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
         self._code = self._simulated_peers.code
@@ -153,28 +125,28 @@ class _MethodRun(Generic[Held]):
 
     def answer(self, request: Request) -> Answer:
         match request:
-            case Update():
+            case requests.Update():
                 return self._update(request)
-            case Past(rounds=rounds):
+            case requests.Past(rounds=rounds):
                 return self._past(rounds)
-            case Dots():
+            case requests.Dots():
                 return self._dots(request)
-            case Direction():
+            case requests.Direction():
                 return self._direction(request)
-            case Removed(rounds=rounds):
+            case requests.Removed(rounds=rounds):
                 return self._removed(rounds)
-            case Individual():
+            case requests.Individual():
                 return self._individual(request)
-            case Loss(round=t):
+            case requests.Loss(round=t):
                 return self._loss(t)
-            case LastLayer():
+            case requests.LastLayer():
                 return self._simulated_peers.head.places
-            case Head():
+            case requests.Head():
                 return self._head(request)
             case _:
                 raise PlanError(f"a simulation cannot answer a {type(request).__name__} request")
 
-    def _update(self, request: Update) -> Sum:
+    def _update(self, request: requests.Update) -> Sum:
         """Compute and deal fresh updates, record them if this is training, open their sum."""
         t = request.round
         if self._record and t < self._history.rounds:
@@ -195,7 +167,7 @@ class _MethodRun(Generic[Held]):
         with self.timed("opening"):
             held = self._sum_store.total(self._sum_store.read(dealt, range(len(groups))))
             self._fresh[t] = held
-            while len(self._fresh) > REMEMBERED_PAIRS:
+            while len(self._fresh) > MAX_BUFFER:
                 self._fresh.popitem(last=False)
             return self._opened(held)
 
@@ -214,7 +186,7 @@ class _MethodRun(Generic[Held]):
         with self.timed("opening"):
             return self._opened(self._sum_store.total([self._stored(t, others) for t in rounds]))
 
-    def _individual(self, request: Individual) -> Individuals:
+    def _individual(self, request: requests.Individual) -> Individuals:
         """Return single peers' updates, where nothing is private.
 
         Stored ones are computed again, from the stored model and the round's own minibatches; a
@@ -239,7 +211,7 @@ class _MethodRun(Generic[Held]):
         self._check_clear("training losses, which peers that share updates keep to themselves")
         return self._simulated_peers.loss(t, self._history.models[t], self._kept)
 
-    def _head(self, request: Head) -> HeadSums:
+    def _head(self, request: requests.Head) -> HeadSums:
         """Return sums over whole datasets, where nothing is private.
 
         By linearity they could be dealt and opened like updates; this engine does not.
@@ -262,7 +234,7 @@ class _MethodRun(Generic[Held]):
                 "method"
             )
 
-    def _dots(self, request: Dots) -> Vector:
+    def _dots(self, request: requests.Dots) -> Vector:
         """Open dot products; each vector is first scaled to 20 bits, by a power of two."""
         with self.timed("estimation"):
             encoded, scales = encode_vectors(self._code, request.vectors)
@@ -270,7 +242,7 @@ class _MethodRun(Generic[Held]):
             opened = self._sum_store.dots([self._pair(b) for b in request.pairs], encoded)
         return decode_dots(self._code, opened, scales)
 
-    def _direction(self, request: Direction) -> Sum:
+    def _direction(self, request: requests.Direction) -> Sum:
         """Open stored sums plus a combination of pairs, whose coefficients have f bits too."""
         with self.timed("estimation"):
             coefficients = encode_direction(self._code, request)
@@ -296,7 +268,7 @@ class _MethodRun(Generic[Held]):
                 raise PlanError(f"there is no pair of round {b}: ask for its update first")
             self._pairs[b] = self._sum_store.difference(self._fresh[b], self._stored(b))
         self._pairs.move_to_end(b)
-        while len(self._pairs) > REMEMBERED_PAIRS:
+        while len(self._pairs) > MAX_BUFFER:
             self._pairs.popitem(last=False)
         return self._pairs[b]
 

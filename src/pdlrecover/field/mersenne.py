@@ -182,7 +182,7 @@ class Mersenne61:
         flat = out.reshape(-1)
 
         def some(part: slice) -> None:
-            low, high, spare = threads.scratch("combine", 3, part.stop - part.start)
+            low, high, spare = threads.room.take("combine", np.int64, 3, part.stop - part.start)
             low[:] = high[:] = 0
             for c, row in zip(coefficients, rows, strict=True):
                 np.bitwise_and(row[part], _LOW31, out=spare)

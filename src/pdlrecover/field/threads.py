@@ -145,8 +145,3 @@ class _Room(threading.local):
 
 
 room = _Room()
-
-
-def scratch(name: str, *shape: int) -> NDArray[np.int64]:
-    """Return this thread's scratch memory of that name: uninitialised int64s."""
-    return room.take(name, np.int64, *shape)

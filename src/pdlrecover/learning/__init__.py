@@ -6,13 +6,7 @@ from pdlrecover.learning.downloads import download
 from pdlrecover.learning.evaluation import accuracy, mean_loss, predictions
 from pdlrecover.learning.flat_model import FlatModel, Weights
 from pdlrecover.learning.heads import LinearHead, one_vs_rest
-from pdlrecover.learning.updates import (
-    LocalTraining,
-    Updates,
-    clip,
-    data_weights,
-    gradients,
-)
+from pdlrecover.learning.updates import LocalTraining, Updates, clip, data_weights, gradients
 
 __all__ = [
     "Batches",

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from pdlrecover.errors import DataError
 from pdlrecover.learning.partition import Partition
@@ -73,12 +74,8 @@ class Batches:
         return self._samples[places]
 
     def take(
-        self,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        peers: Sequence[int] | NDArray[np.int64],
-        round_: int,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, x: Tensor, y: Tensor, peers: Sequence[int] | NDArray[np.int64], round_: int
+    ) -> tuple[Tensor, Tensor]:
         """Return those samples of x and labels of y, as (peers, batch_size, …), freshly copied."""
         indices = torch.from_numpy(self.indices(peers, round_))
         rows = indices.flatten()

@@ -25,6 +25,7 @@ from pdlrecover.errors import DataError
 from pdlrecover.learning import files, har
 
 Split = Literal["random", "subject"]
+_Part = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 NAMES = ("digits", "mnist", "fashion-mnist", "har", "har-inertial")
 TEST_SHARE = 0.2
@@ -123,7 +124,7 @@ def _digits() -> Dataset:
     x = (bundled.images[:, None] / 16).astype(np.float32)
     y = bundled.target.astype(np.int64)
     train, test = _held_out(len(y), None, "random", TEST_SHARE, _SPLIT_SEED)
-    return _centred("digits", x[train], y[train], x[test], y[test], classes=10)
+    return _centred("digits", (x[train], y[train]), (x[test], y[test]), classes=10)
 
 
 def _idx(name: str, folder: Path) -> Dataset:
@@ -131,36 +132,22 @@ def _idx(name: str, folder: Path) -> Dataset:
     train_x, train_y, test_x, test_y = (
         files.read_idx(files.checked(path, folder)) for path in files.idx_paths(name)
     )
-    return _centred(
-        name,
-        _scaled(train_x),
-        train_y.astype(np.int64),
-        _scaled(test_x),
-        test_y.astype(np.int64),
-        classes=10,
+    train, test = (
+        (np.divide(pixels[:, None], 255, dtype=np.float32), labels.astype(np.int64))
+        for pixels, labels in ((train_x, train_y), (test_x, test_y))
     )
-
-
-def _scaled(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    return np.divide(pixels[:, None], 255, dtype=np.float32)
+    return _centred(name, train, test, classes=10)
 
 
 def _pooled(name: str, recordings: har.Recordings, split: Split) -> Dataset:
     x, y, subjects = recordings.x, recordings.y, torch.from_numpy(recordings.subjects)
     train, test = _held_out(len(y), subjects, split, TEST_SHARE, _SPLIT_SEED)
-    dataset = _centred(name, x[train], y[train], x[test], y[test], classes=har.ACTIVITIES)
+    dataset = _centred(name, (x[train], y[train]), (x[test], y[test]), classes=har.ACTIVITIES)
     return replace(dataset, train_subjects=subjects[train], split=split, note=recordings.note)
 
 
-def _centred(
-    name: str,
-    train_x: NDArray[np.float32],
-    train_y: NDArray[np.int64],
-    test_x: NDArray[np.float32],
-    test_y: NDArray[np.int64],
-    *,
-    classes: int,
-) -> Dataset:
+def _centred(name: str, train: _Part, test: _Part, *, classes: int) -> Dataset:
+    (train_x, train_y), (test_x, test_y) = train, test
     mean = train_x.mean(axis=0, dtype=np.float64).astype(np.float32)
     return Dataset(
         name=name,

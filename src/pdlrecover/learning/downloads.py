@@ -23,7 +23,7 @@ from pdlrecover.errors import DataError
 from pdlrecover.learning import files, har
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes fetched so far of one file, and its length (0 where it is not told)."""
+"""Called with the bytes fetched so far of one file, and its length (0 if unknown)."""
 
 ADDRESSES = {
     "mnist": "https://ossci-datasets.s3.amazonaws.com/mnist/",

@@ -23,40 +23,31 @@ from pdlrecover.errors import DataError
 
 DATA_VARIABLE = "PDLRECOVER_DATA"
 
-DIGESTS = {
-    "mnist/train-images-idx3-ubyte.gz": (
-        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
-    ),
-    "mnist/train-labels-idx1-ubyte.gz": (
-        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
-    ),
-    "mnist/t10k-images-idx3-ubyte.gz": (
-        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
-    ),
-    "mnist/t10k-labels-idx1-ubyte.gz": (
-        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"
-    ),
-    "fashion-mnist/train-images-idx3-ubyte.gz": (
-        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"
-    ),
-    "fashion-mnist/train-labels-idx1-ubyte.gz": (
-        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"
-    ),
-    "fashion-mnist/t10k-images-idx3-ubyte.gz": (
-        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"
-    ),
-    "fashion-mnist/t10k-labels-idx1-ubyte.gz": (
-        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"
-    ),
-    "har/har_inertial.npz": "337bf403d57e6ba497c0fb160ae66e81bf79308e28e37148f32753230a7138d3",
-    "har/har561_recomputed.npz": (
-        "899cfadf206c8fa53504307ca65241a4ae02062eaf4f1dd17f331a87f308d918"
-    ),
-}
-"""SHA-256 by the path of a file in the data folder."""
-
 IDX_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 """The four files of MNIST, and of those datasets that took its form."""
+_IDX_DIGESTS = {
+    "mnist": (
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    ),
+    "fashion-mnist": (
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    ),
+}
+DIGESTS = {
+    f"{name}/{part}-ubyte.gz": digest
+    for name, digests in _IDX_DIGESTS.items()
+    for part, digest in zip(IDX_PARTS, digests, strict=True)
+} | {
+    "har/har_inertial.npz": "337bf403d57e6ba497c0fb160ae66e81bf79308e28e37148f32753230a7138d3",
+    "har/har561_recomputed.npz": "899cfadf206c8fa53504307ca65241a4ae02062eaf4f1dd17f331a87f308d918",
+}
+"""SHA-256 by the path of a file in the data folder."""
 
 
 def data_folder(data_dir: Path | str | None = None) -> Path:

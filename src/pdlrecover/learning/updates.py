@@ -23,6 +23,7 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy
 
@@ -30,7 +31,7 @@ from pdlrecover.errors import DataError, ModelError, RangeError
 from pdlrecover.learning.flat_model import FlatModel, Weights, as_tensor
 from pdlrecover.learning.partition import Partition
 
-Parameters = dict[str, torch.Tensor]
+Parameters = dict[str, Tensor]
 
 _CHUNK_NUMBERS = 1 << 22
 _CHUNK_PEERS = 64
@@ -65,14 +66,14 @@ ONE_STEP = LocalTraining()
 def gradients(
     model: FlatModel,
     w: Weights,
-    x: torch.Tensor,
-    y: torch.Tensor,
+    x: Tensor,
+    y: Tensor,
     *,
-    weights: torch.Tensor | None = None,
+    weights: Tensor | None = None,
     local: LocalTraining = ONE_STEP,
     chunk: int | None = None,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
+    out: Tensor | None = None,
+) -> Tensor:
     """Return the (n, d) updates of n peers at w, for minibatches x (n, b, *shape) and y (n, b).
 
     Row i is multiplied by weights[i] if they are given. `chunk` peers are computed at a time, by
@@ -97,7 +98,7 @@ def gradients(
     return out
 
 
-def clip(updates: torch.Tensor, bound: float) -> tuple[torch.Tensor, int]:
+def clip(updates: Tensor, bound: float) -> tuple[Tensor, int]:
     """Scale the rows that are longer than `bound` down to it, in place; return how many were.
 
     Norms are taken in float32 first, and again in float64 for the rows near or above. That is
@@ -154,36 +155,29 @@ class Updates:
             raise RangeError(f"the L2 bound must be positive and finite, got {self.bound}")
 
     def weighted(
-        self,
-        w: Weights,
-        peers: NDArray[np.int64],
-        x: torch.Tensor,
-        y: torch.Tensor,
-        out: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        self, w: Weights, peers: NDArray[np.int64], x: Tensor, y: Tensor, out: Tensor | None = None
+    ) -> Tensor:
         """Return the (n, d) updates of these n peers at w, for their minibatches."""
         weights = torch.from_numpy(self.weights[peers])
         return gradients(
             self.model, w, x, y, weights=weights, local=self.local, chunk=self.chunk, out=out
         )
 
-    def plain(
-        self, w: Weights, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def plain(self, w: Weights, x: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
         """Return n peers' updates at w before they are weighed."""
         return gradients(self.model, w, x, y, local=self.local, chunk=self.chunk, out=out)
 
-    def weigh(self, updates: torch.Tensor, peers: NDArray[np.int64]) -> torch.Tensor:
+    def weigh(self, updates: Tensor, peers: NDArray[np.int64]) -> Tensor:
         """Multiply each update by its peer's weight, in place."""
         return updates.mul_(torch.from_numpy(self.weights[peers]).to(torch.float32)[:, None])
 
 
 def _update(
-    model: FlatModel, local: LocalTraining, w: Parameters, x: torch.Tensor, y: torch.Tensor
+    model: FlatModel, local: LocalTraining, w: Parameters, x: Tensor, y: Tensor
 ) -> Parameters:
     """Return (w − w_E)/r: the sum of the gradients along E steps of SGD."""
 
-    def loss(w: Parameters, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def loss(w: Parameters, x: Tensor, y: Tensor) -> Tensor:
         mean = cross_entropy(model.forward(w, x), y)
         if local.l2:
             mean = mean + local.l2 / 2 * sum(part.square().sum() for part in w.values())
@@ -200,11 +194,11 @@ def _update(
 
 
 def _looped(
-    one: Callable[[Parameters, torch.Tensor, torch.Tensor], Parameters],
-) -> Callable[[Parameters, torch.Tensor, torch.Tensor], Parameters]:
+    one: Callable[[Parameters, Tensor, Tensor], Parameters],
+) -> Callable[[Parameters, Tensor, Tensor], Parameters]:
     """Return what `vmap` would, for a module that torch cannot vectorise."""
 
-    def many(w: Parameters, x: torch.Tensor, y: torch.Tensor) -> Parameters:
+    def many(w: Parameters, x: Tensor, y: Tensor) -> Parameters:
         pieces = [one(w, *sample) for sample in zip(x, y, strict=True)]
         return {k: torch.stack([piece[k] for piece in pieces]) for k in pieces[0]}
 

@@ -1,4 +1,4 @@
-"""`auto`: recover the way that this run calls for, without being told the attack.
+"""`auto`: recover the way that this run calls for, without knowing the attack.
 
 1. A plain SGD or momentum run with normal minibatches: accelerated retraining matches retraining
    in a twentieth of the rounds, so nothing is replayed.
@@ -17,15 +17,13 @@ The constants were chosen on validation data: `docs/methods/auto.md` says how.
 """
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain, short_adam
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.optimizers import Adam
 from pdlrecover.recovery.pdlrecover import HopelessError, Options, pdlrecover
-from pdlrecover.recovery.requests import Method, Original, Request, Vector, past
+from pdlrecover.recovery.requests import Asking, Method, Original, Vector, past
 from pdlrecover.recovery.retrain import train
 from pdlrecover.recovery.schedule import Schedule
 
@@ -99,13 +97,13 @@ def auto(run: Original, batch_size: int, options: AutoOptions | None = None) -> 
 
 
 def _fresh(run: Original, model: Vector, rounds: int, *rate: float) -> Method:
-    """Do so many exact rounds of Adam from a model, with the minibatches of the last ones."""
+    """Do `rounds` exact rounds of Adam from a model, with the minibatches of the last ones."""
     rounds = min(rounds, run.rounds)
     last_rounds = range(run.rounds - rounds, run.rounds)
     return (yield from train(model, short_adam(rounds, *rate), last_rounds))
 
 
-def gate(run: Original) -> Generator[Request, Any, float]:
+def gate(run: Original) -> Asking[float]:
     """Return q = ‖mean stored update, last 10% of the rounds‖ / ‖the same, first 5‖."""
     late = range(run.rounds - max(1, run.rounds // 10), run.rounds)
     early = range(min(5, run.rounds))

@@ -43,26 +43,15 @@ for the step, and over the kept ones to train again. It reads no stored update.
 """
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import Source, SystemSource
+from pdlrecover.recovery import requests
 from pdlrecover.recovery.noise import gaussian
-from pdlrecover.recovery.requests import (
-    Head,
-    HeadSums,
-    LastLayer,
-    Method,
-    Original,
-    Request,
-    Stepped,
-    Vector,
-    Whose,
-)
+from pdlrecover.recovery.requests import Asking, HeadSums, Method, Original, Vector
 
 _TOLERANCE = 1e-10
 """The gradient's length per sample at which the optimum counts as found."""
@@ -118,7 +107,7 @@ def certified_removal(
     options = options or RemovalOptions()
     source = source or SystemSource()
     at = run.models[-1]
-    places = yield LastLayer()
+    places = yield requests.LastLayer()
     head, left = yield from _optimum(at, places.shape, "all", options, source)
     removed = yield from _sums(at, head, "removed")
     kept = yield from _sums(at, head, "kept")
@@ -132,7 +121,7 @@ def certified_removal(
         head, _ = yield from _optimum(at, head.shape, "kept", options, source)
     model = at.copy()
     model[places] = head
-    yield Stepped(round=run.rounds - 1, model=model, exact=False)
+    yield requests.Stepped(round=run.rounds - 1, model=model, exact=False)
     return model
 
 
@@ -150,8 +139,8 @@ def residual_bounds(change: Vector, gram: Vector) -> Vector:
 
 
 def _optimum(
-    at: Vector, shape: tuple[int, ...], of: Whose, options: RemovalOptions, source: Source
-) -> Generator[Request, Any, tuple[Vector, float]]:
+    at: Vector, shape: tuple[int, ...], of: requests.Whose, options: RemovalOptions, source: Source
+) -> Asking[tuple[Vector, float]]:
     """Minimise L(w) + bᵀw by Newton's method; return w and the length of the gradient there.
 
     The classes have nothing to do with each other, so each halves its own step until it descends.
@@ -184,8 +173,8 @@ def _optimum(
     )
 
 
-def _sums(at: Vector, head: Vector, of: Whose) -> Generator[Request, Any, HeadSums]:
-    answer: HeadSums = yield Head(at=at, head=head, of=of)
+def _sums(at: Vector, head: Vector, of: requests.Whose) -> Asking[HeadSums]:
+    answer: HeadSums = yield requests.Head(at=at, head=head, of=of)
     return answer
 
 

@@ -16,7 +16,7 @@ Recovery:
 What the paper leaves open, or differs in, and what is done here:
 
 - *Whose loss*: the kept peers' mean training loss on the minibatches of each round, which they
-  would have told with their updates. A method has no data, so it is asked for (`Loss`).
+  would have sent with their updates. A method has no data, so it is asked for (`Loss`).
 - *KL of two models* needs distributions. As in its authors' code these are softmaxes of the
   weights, which needs no data; theirs are by layer, ours of the whole vector, since a model is one
   here. It is KL(w̄_t ‖ w̄_{t+1}), and counts for round t, whose update made the change.
@@ -42,20 +42,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdlrecover.errors import PlanError
+from pdlrecover.recovery import requests
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.fed_eraser import calibrated, lengths
-from pdlrecover.recovery.requests import (
-    Individuals,
-    Loss,
-    Method,
-    Original,
-    Removed,
-    Stepped,
-    Sum,
-    Vector,
-    individual,
-    past,
-)
+from pdlrecover.recovery.requests import Individuals, Method, Original, Vector, individual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,14 +85,14 @@ def crab(run: Original, options: CrabOptions | None = None) -> Method:
     options = options or CrabOptions()
     losses = []
     for t in range(run.rounds):
-        losses.append((yield Loss(round=t)))
+        losses.append((yield requests.Loss(round=t)))
     changes = [divergence(run.models[t], run.models[t + 1]) for t in range(run.rounds)]
     chosen = select_rounds(windows(losses, options.drop), changes, options.rounds)
 
     sensitivity, kept = [0.0], []
     for t in range(run.rounds):
-        ours = yield from past(t)
-        theirs: Sum = yield Removed(rounds=(t,))
+        ours = yield from requests.past(t)
+        theirs: requests.Sum = yield requests.Removed(rounds=(t,))
         everybody = (ours.values + theirs.values) / (ours.weight + theirs.weight)
         sensitivity.append(sensitivity[-1] + norm(everybody - ours.mean))
         if t in chosen:
@@ -122,7 +112,7 @@ def crab(run: Original, options: CrabOptions | None = None) -> Method:
         begin = start if this is kept[0] else this.round
         for t in range(begin, end) if options.repeat else (this.round,):
             model = stepper.step(model, total.mean)
-            yield Stepped(round=t, model=model, exact=False)
+            yield requests.Stepped(round=t, model=model, exact=False)
     return model
 
 

@@ -15,14 +15,12 @@ Legend: W = [ΔW] public and G = [ΔG] shared, both d×s, oldest pair first; v t
 τ is 1, and ½ in a metric. H̃ fulfils the secant equation H̃·w_s = g_s for the newest pair.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from pdlrecover.recovery import agreement
-from pdlrecover.recovery.requests import Dots, Request, Vector
+from pdlrecover.recovery.requests import Asking, Dots, Vector
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +53,7 @@ class Curvature:
 
     def estimate(
         self, v: Vector, metric: Vector | None, damping: float
-    ) -> Generator[Request, Any, Correction | None]:
+    ) -> Asking[Correction | None]:
         """Open u = Gᵀv, and what is not open yet of A; return H̃v, or None if it cannot be had."""
         if self._w is None:
             self._w = np.stack(self._rows)
@@ -67,7 +65,7 @@ class Curvature:
         gram = self._gram if metric is None else None
         return correction(a, [float(x) for x in u[0]], self._w, v, metric, damping, gram)
 
-    def _open_products(self, w: Vector) -> Generator[Request, Any, None]:
+    def _open_products(self, w: Vector) -> Asking[None]:
         """Open the rows and columns of A that belong to new pairs."""
         new = [b for b in self.rounds if (b, b) not in self.products]
         old = [b for b in self.rounds if b not in new]

@@ -43,7 +43,7 @@ class DeltaGradOptions:
     """m."""
 
     def schedule(self, rounds: int) -> Schedule:
-        """Return which rounds of so many are exact."""
+        """Return which of `rounds` rounds are exact."""
         burn_in = max(1, min(self.burn_in, rounds // 4))
         return Schedule(preparation=burn_in + 1, period=self.period, final=0, buffer=self.buffer)
 

@@ -29,15 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.requests import (
-    Individuals,
-    Method,
-    Original,
-    Stepped,
-    Sum,
-    Vector,
-    individual,
-)
+from pdlrecover.recovery import requests
+from pdlrecover.recovery.requests import Individuals, Method, Original, Sum, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +38,7 @@ class FedEraserOptions:
     """FedEraser's constants."""
 
     interval: int = 2
-    """Δt: updates are kept in one round of so many."""
+    """Δt: updates are kept in one round of this many."""
     repeat: bool = True
     """Whether a kept round is stepped along for all the rounds that it stands for, or once."""
 
@@ -60,15 +53,15 @@ def fed_eraser(run: Original, options: FedEraserOptions | None = None) -> Method
     stepper = run.optimizer.start()
     model = run.models[0].copy()
     for t in range(0, run.rounds, options.interval):
-        stored = yield from individual(t)
+        stored = yield from requests.individual(t)
         total = stored.total
         if t > 0:
-            fresh = yield from individual(t, at=model)
+            fresh = yield from requests.individual(t, at=model)
             total = calibrated(lengths(stored.values), fresh)
         end = min(t + options.interval, run.rounds) if options.repeat else t + 1
         for step in range(t, end):
             model = stepper.step(model, total.mean)
-            yield Stepped(round=step, model=model, exact=False)
+            yield requests.Stepped(round=step, model=model, exact=False)
     return model
 
 

@@ -28,23 +28,14 @@ It asks for every kept peer's stored update in every round: first for τ, then t
 are computed at once in float32; the server computes alone, so nobody needs to agree on bits.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.requests import (
-    Individuals,
-    Method,
-    Original,
-    Request,
-    Stepped,
-    Vector,
-    individual,
-)
+from pdlrecover.recovery import requests
+from pdlrecover.recovery.requests import Asking, Individuals, Method, Original, Vector
 from pdlrecover.recovery.schedule import Schedule
 
 Rows = NDArray[np.float32]
@@ -76,7 +67,7 @@ class FedRecoverOptions:
             raise PlanError(f"exceeding is a share from 0 to below 1, got {self.exceeding}")
 
     def schedule(self, rounds: int) -> Schedule:
-        """Return which rounds of so many are exact."""
+        """Return which of `rounds` rounds are exact."""
         return Schedule(
             preparation=max(self.buffer + 1, min(self.warmup, rounds // 4)),
             period=self.period,
@@ -101,23 +92,23 @@ def fedrecover(run: Original, options: FedRecoverOptions | None = None) -> Metho
             fallback = updates is None
         exact = updates is None
         if updates is None:
-            updates = yield from individual(t, at=model)
+            updates = yield from requests.individual(t, at=model)
             if t < rounds - schedule.final and (model != run.models[t]).any():
-                stored = yield from individual(t)
+                stored = yield from requests.individual(t)
                 curvature.add(model - run.models[t], updates.values - stored.values)
         model = stepper.step(model, updates.total.mean)
-        yield Stepped(round=t, model=model, exact=exact, fallback=fallback)
+        yield requests.Stepped(round=t, model=model, exact=exact, fallback=fallback)
     return model
 
 
-def abnormal_from(rounds: int, exceeding: float) -> Generator[Request, Any, float]:
+def abnormal_from(rounds: int, exceeding: float) -> Asking[float]:
     """Return τ, from the stored updates of every round.
 
     τ_t is above the τ so far only if too many coordinates are, so only those need sorting.
     """
     limit = -1.0
     for t in range(rounds):
-        stored = yield from individual(t)
+        stored = yield from requests.individual(t)
         sizes = np.abs(stored.values)
         sizes /= stored.weights[:, None].astype(np.float32)
         above = sizes[sizes > limit]
@@ -129,16 +120,16 @@ def abnormal_from(rounds: int, exceeding: float) -> Generator[Request, Any, floa
 
 def _estimated(
     t: int, model: Vector, past: Vector, curvature: "PeerCurvature", limit: float
-) -> Generator[Request, Any, Individuals | None]:
+) -> Asking[Individuals | None]:
     """Return estimates, and exact updates where those are abnormal; None if all of them are."""
-    stored = yield from individual(t)
+    stored = yield from requests.individual(t)
     found = curvature.corrected(stored.values, model - past)
     largest = np.maximum(found.max(axis=1), -found.min(axis=1))
     abnormal = np.flatnonzero(~(largest <= limit * stored.weights))
     if len(abnormal) == len(found):
         return None
     if len(abnormal):
-        fresh = yield from individual(t, at=model, of=tuple(abnormal.tolist()))
+        fresh = yield from requests.individual(t, at=model, of=tuple(abnormal.tolist()))
         found[abnormal] = fresh.values
     return Individuals(values=found, weights=stored.weights)
 

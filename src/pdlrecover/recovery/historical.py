@@ -10,7 +10,7 @@ from pdlrecover.recovery.requests import Method, Original, Stepped, past, update
 
 
 def historical(run: Original, tuned: int = 0) -> Method:
-    """Replay the stored updates of the kept peers, then tune for so many exact rounds."""
+    """Replay the stored updates of the kept peers, then tune for `tuned` exact rounds."""
     if not 0 <= tuned <= run.rounds:
         raise PlanError(f"a run of {run.rounds} rounds cannot end in {tuned} exact ones")
     stepper = run.optimizer.start()

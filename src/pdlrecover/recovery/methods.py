@@ -119,39 +119,27 @@ def changed(options: Any, numbers: Numbers) -> Any:
 SINGLE = "single peers' updates"
 PLAN: dict[str, type[int] | type[float]] = {each.name: int for each in fields(Schedule)}
 """What a variant may change of a schedule."""
+_baseline = partial(MethodEntry, on="peers", scored=True, baseline=True)
 _budgeted = partial(
-    MethodEntry,
-    on="peers",
+    _baseline,
     rounds="budgeted",
-    scored=True,
-    baseline=True,
     varies={"rounds": int},
     vary=lambda s, numbers: replace(s, budget=numbers["rounds"]),
 )
 
 METHODS: dict[str, MethodEntry] = {
-    "retrain": MethodEntry(
-        lambda run, s: retrain(run), on="peers", sees="first model", scored=True, baseline=True
-    ),
-    "historical": MethodEntry(
-        lambda run, s: historical(run), on="peers", scored=True, baseline=True
-    ),
-    "pdlrecover": MethodEntry(
+    "retrain": _baseline(lambda run, s: retrain(run), sees="first model"),
+    "historical": _baseline(lambda run, s: historical(run)),
+    "pdlrecover": _baseline(
         lambda run, s: pdlrecover(run, s.options),
-        on="peers",
         rounds="scheduled",
-        scored=True,
-        baseline=True,
         varies={**PLAN, "block": int},
         vary=lambda s, numbers: replace(s, options=changed(s.options, numbers)),
     ),
-    "auto": MethodEntry(
+    "auto": _baseline(
         lambda run, s: auto(
             run, s.batch_size, replace(s.of(AutoOptions), open_pairs=s.options.open_pairs)
         ),
-        on="peers",
-        scored=True,
-        baseline=True,
         varies={
             "preparation": int,
             "period": int,
@@ -167,12 +155,9 @@ METHODS: dict[str, MethodEntry] = {
     "retrain-k": _budgeted(lambda run, s: retrain(run, s.exact_rounds(run)), sees="first model"),
     "fine-tune-k": _budgeted(lambda run, s: fine_tune(run, s.exact_rounds(run)), sees="last model"),
     "replay-then-tune": _budgeted(lambda run, s: historical(run, tuned=s.exact_rounds(run))),
-    "accelerated-retrain": MethodEntry(
+    "accelerated-retrain": _baseline(
         lambda run, s: accelerated_retrain(run, s.accelerated_rounds),
-        on="peers",
         sees="first model",
-        scored=True,
-        baseline=True,
         varies={"rounds": int},
         vary=lambda s, numbers: replace(s, accelerated_rounds=numbers["rounds"]),
     ),

@@ -20,27 +20,16 @@ method. Under plain SGD the displacement changes so slowly that k = 5 gives as g
 fifth of the openings; an adaptive optimiser moves faster than a shared block can follow.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from pdlrecover.errors import PlanError
+from pdlrecover.recovery import requests
 from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.curvature import Curvature, OpenedCurvature
 from pdlrecover.recovery.optimizers import SGD
-from pdlrecover.recovery.requests import (
-    Direction,
-    Method,
-    Original,
-    Request,
-    Stepped,
-    Sum,
-    Vector,
-    past,
-    update,
-)
+from pdlrecover.recovery.requests import Asking, Method, Original, Sum, Vector
 from pdlrecover.recovery.schedule import Guard, Schedule
 
 HEADROOM = 10.0
@@ -65,9 +54,9 @@ class Options:
     metric_damping: float = 0.5
     """τ in an optimiser's metric."""
     guard_limit: int | None = None
-    """Give up after so many rounds that the guard asked for; None never gives up."""
+    """Give up after this many rounds that the guard asked for; None never gives up."""
     drift_limit: float | None = None
-    """Give up when ŵ_t is farther from w̄_t than so many times ‖w̄_t − w̄_0‖; None never gives up."""
+    """Give up when ŵ_t is farther from w̄_t than this times ‖w̄_t − w̄_0‖; None never gives up."""
 
     def __post_init__(self) -> None:
         if self.block is not None and self.block < 1:
@@ -119,13 +108,13 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
                 )
         if mean is None or fallback:
             exact = True
-            fresh = yield from update(t, model)
+            fresh = yield from requests.update(t, model)
             mean = fresh.mean
             guard.learn(mean)
             if t < rounds - schedule.final and (model != run.models[t]).any():
                 yield from estimator.learn(t, model, fresh)
         model = stepper.step(model, mean)
-        yield Stepped(round=t, model=model, exact=exact, fallback=fallback)
+        yield requests.Stepped(round=t, model=model, exact=exact, fallback=fallback)
         if options.drift_limit is not None and t + 1 >= DRIFT_FROM * rounds:
             drift = _drift(run, t + 1, model)
             if drift > options.drift_limit:
@@ -153,29 +142,25 @@ class _Shared:
     def ready(self) -> bool:
         return bool(self._curvature.rounds)
 
-    def learn(self, t: int, model: Vector, fresh: Sum) -> Generator[Request, Any, None]:
+    def learn(self, t: int, model: Vector, fresh: Sum) -> Asking[None]:
         self._curvature.add(t, model - self._run.models[t])
         self._block = range(0)
         return
         yield  # a generator that asks for nothing: the pair is opened only when it is used
 
-    def estimate(
-        self, t: int, model: Vector, metric: Vector | None
-    ) -> Generator[Request, Any, Vector | None]:
+    def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         if t not in self._block:
             self._block = self._options.schedule.block(t, self._run.rounds, self._length)
             self._mean = yield from self._estimate(model, metric)
         return self._mean
 
-    def _estimate(
-        self, model: Vector, metric: Vector | None
-    ) -> Generator[Request, Any, Vector | None]:
+    def _estimate(self, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         k, damping = len(self._block), 1.0 if metric is None else self._options.metric_damping
         v = model - self._run.models[self._block[0]]
         found = yield from self._curvature.estimate(v, metric, damping)
         if found is None:
             return None
-        request = Direction(
+        request = requests.Direction(
             rounds=tuple(self._block),
             pairs=tuple(self._curvature.rounds),
             coefficients=tuple(k * p for p in found.coefficients),
@@ -193,23 +178,20 @@ class _Opened:
         self._run, self._options = run, options
         self._curvature = OpenedCurvature(size=options.schedule.buffer)
         self._block: range = range(0)
-        self._stored: Sum | None = None
-        self._centre: Vector = run.models[0]
+        self._stored: Sum
+        self._centre: Vector
 
     @property
     def ready(self) -> bool:
         return bool(self._curvature.displacements)
 
-    def learn(self, t: int, model: Vector, fresh: Sum) -> Generator[Request, Any, None]:
-        stored = yield from past(t)
+    def learn(self, t: int, model: Vector, fresh: Sum) -> Asking[None]:
+        stored = yield from requests.past(t)
         self._curvature.add(model - self._run.models[t], fresh.values - stored.values)
 
-    def estimate(
-        self, t: int, model: Vector, metric: Vector | None
-    ) -> Generator[Request, Any, Vector | None]:
-        if self._stored is None or t not in self._block:
+    def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
+        if t not in self._block:
             yield from self._open_block(t)
-        assert self._stored is not None  # noqa: S101 (set by _open_block)
         damping = 1.0 if metric is None else self._options.metric_damping
         product = self._curvature.product(model - self._centre, metric, damping)
         if product is None:
@@ -217,10 +199,10 @@ class _Opened:
         size = len(self._block)
         return (self._stored.values / size + product) / (self._stored.weight / size)
 
-    def _open_block(self, start: int) -> Generator[Request, Any, None]:
+    def _open_block(self, start: int) -> Asking[None]:
         length = self._options.block_for(self._run)
         self._block = self._options.schedule.block(start, self._run.rounds, length)
-        self._stored = yield from past(*self._block)
+        self._stored = yield from requests.past(*self._block)
         total = np.zeros_like(self._run.models[start])
         for t in self._block:
             total += self._run.models[t]

@@ -17,13 +17,14 @@ Rules:
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdlrecover.field import FixedPoint
 
+T = TypeVar("T")
 Vector = NDArray[np.float64]
 """Public real numbers: a model, a direction."""
 Whose = Literal["kept", "removed", "all"]
@@ -91,7 +92,7 @@ class Individual:
 class Loss:
     """The kept peers' mean training loss in a round of the run; a private engine refuses.
 
-    It is what a server would have been told with the updates: at w̄_t, on the round's minibatches,
+    It is what a server would have received with the updates: at w̄_t, on the round's minibatches,
     weighted by α. Answer: a float.
     """
 
@@ -137,7 +138,9 @@ class Stepped:
 Request = (
     Update | Past | Dots | Direction | Removed | Individual | Loss | LastLayer | Head | Stepped
 )
-Method = Generator[Request, Any, Vector]
+Asking = Generator[Request, Any, T]
+"""What makes requests, is sent the answers, and returns a T."""
+Method = Asking[Vector]
 """A recovery under way; it returns the recovered model."""
 
 
@@ -213,13 +216,13 @@ class Original:
         return len(self.models) - 1
 
 
-def update(round: int, at: Vector) -> Generator[Request, Any, Sum]:
+def update(round: int, at: Vector) -> Asking[Sum]:
     """Ask for one exact round."""
     answer: Sum = yield Update(round=round, at=at)
     return answer
 
 
-def past(*rounds: int) -> Generator[Request, Any, Sum]:
+def past(*rounds: int) -> Asking[Sum]:
     """Ask for stored sums, added up over the rounds."""
     answer: Sum = yield Past(rounds=rounds)
     return answer
@@ -227,7 +230,7 @@ def past(*rounds: int) -> Generator[Request, Any, Sum]:
 
 def individual(
     round: int, at: Vector | None = None, of: tuple[int, ...] | None = None
-) -> Generator[Request, Any, Individuals]:
+) -> Asking[Individuals]:
     """Ask for single peers' updates: fresh ones at a model, or the stored ones."""
     answer: Individuals = yield Individual(round=round, at=at, of=of)
     return answer

@@ -21,5 +21,5 @@ def train(first: Vector, optimizer: Optimizer, rounds: range) -> Method:
 
 
 def retrain(run: Original, rounds: int | None = None) -> Method:
-    """Retrain from w̄_0 with the run's own optimiser, for T rounds or only so many."""
+    """Retrain from w̄_0 with the run's own optimiser, for T rounds or the first `rounds`."""
     return train(run.models[0], run.optimizer, range(run.rounds if rounds is None else rounds))

@@ -10,7 +10,7 @@ from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.requests import Vector
 
 MAX_BUFFER = 16
-"""Engines keep so many pairs at hand; more have never been of use."""
+"""How many pairs engines keep at hand; more have never been of use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class Schedule:
     preparation: int = 25
     """T_p: exact rounds at the start, which also fill the buffer."""
     period: int = 30
-    """T_r: after the preparation, every so many-th round is exact."""
+    """T_r: after the preparation, one round in this many is exact."""
     final: int = 25
     """T_f: exact rounds at the end."""
     buffer: int = 4
@@ -34,7 +34,7 @@ class Schedule:
             raise PlanError(f"buffer must be at most {MAX_BUFFER}, got {self.buffer}")
 
     def check(self, rounds: int) -> None:
-        """Check that a run of so many rounds has room for this schedule."""
+        """Check that a run of `rounds` rounds has room for this schedule."""
         if self.preparation + self.final > rounds:
             raise PlanError(
                 f"{self.preparation} preparation and {self.final} final rounds do not fit a run of "
@@ -42,12 +42,12 @@ class Schedule:
             )
 
     def is_exact(self, t: int, rounds: int) -> bool:
-        """Say whether round t of so many is planned to be exact."""
+        """Say whether round t of `rounds` is planned to be exact."""
         periodic = t >= self.preparation and (t - self.preparation + 1) % self.period == 0
         return t < self.preparation or t >= rounds - self.final or periodic
 
     def block(self, start: int, rounds: int, size: int) -> range:
-        """Return the rounds from `start` on that are estimated together, at most so many."""
+        """Return the rounds from `start` on that are estimated together, at most `size`."""
         end = start + 1
         while end < start + size and not self.is_exact(end, rounds):
             end += 1

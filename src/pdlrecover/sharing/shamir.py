@@ -31,11 +31,7 @@ class Scheme:
     """How one federation shares: who has which point, and what every opening needs."""
 
     def __init__(
-        self,
-        quorums: Quorums,
-        *,
-        points: Sequence[int] | None = None,
-        field: Field = F61,
+        self, quorums: Quorums, *, points: Sequence[int] | None = None, field: Field = F61
     ) -> None:
         self.quorums = quorums
         self.field = field
@@ -137,17 +133,13 @@ class Scheme:
     def interpolation(self, peers: tuple[int, ...]) -> Elements:
         """Return the rows from these peers' values to the values at the secrets' points."""
         return _cached_rows(
-            self.field,
-            tuple(self.points[list(peers)].tolist()),
-            tuple(self.secret_points.tolist()),
+            self.field, tuple(self.points[list(peers)].tolist()), tuple(self.secret_points.tolist())
         )
 
     def public_rows(self, peers: tuple[int, ...]) -> Elements:
         """Return the rows from a public block's ℓ numbers to its values at these peers' points."""
         return _cached_rows(
-            self.field,
-            tuple(self.secret_points.tolist()),
-            tuple(self.points[list(peers)].tolist()),
+            self.field, tuple(self.secret_points.tolist()), tuple(self.points[list(peers)].tolist())
         )
 
     def mask_rows(self, degree: int) -> Elements:

@@ -93,11 +93,8 @@ class DotShares:
         _check_peers(self.peers, self.values)
 
     def __add__(self, other: "DotShares") -> "DotShares":
-        if (self.peers, self.degree, self.values.shape) != (
-            other.peers,
-            other.degree,
-            other.values.shape,
-        ):
+        ours, theirs = ((dots.peers, dots.degree, dots.values.shape) for dots in (self, other))
+        if ours != theirs:
             raise ShareError(
                 f"only shares of the same peers, degree and shape can be added, got degrees "
                 f"{self.degree} and {other.degree}, shapes {self.values.shape} and "

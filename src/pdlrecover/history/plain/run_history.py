@@ -87,18 +87,14 @@ class RunHistory:
 
     def record(self, model: np.ndarray, dealt: DealtSums) -> None:
         """Append a round: the model it started from, and what is held of each cohort's sum."""
-        self._align()
+        if len(self.sums) != len(self.models):  # an interruption has left half a round
+            self._cut(self.rounds)
         self.sums.append(dealt.values)
         self.models.append(model)
 
     def dealt(self, t: int) -> DealtSums:
         """Return what was recorded of round t's sums, mapped from the file."""
         return DealtSums(values=self.sums[t])
-
-    def _align(self) -> None:
-        """Drop the half of a round that an interruption has left."""
-        if len(self.sums) != len(self.models):
-            self._cut(self.rounds)
 
     def _cut(self, rounds: int) -> None:
         self.sums.cut(rounds)

@@ -18,10 +18,30 @@ only if the head were compared with one that somebody else remembers; no engine 
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Self
+
+import msgspec
 
 from pdlrecover.errors import HistoryError
 from pdlrecover.history.sealed.records import FORMAT, VaultLayout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """A record whose bytes are its fields and the format as JSON, without spaces and sorted."""
+
+    def encoded(self) -> bytes:
+        """Return its bytes."""
+        values = {"format": FORMAT, **asdict(self)}
+        return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, content: bytes) -> Self:
+        """Return what `encoded` wrote down."""
+        values = json.loads(content)
+        if (found := values["format"]) != FORMAT:
+            raise HistoryError(f"the history has format {found}, and this version reads {FORMAT}")
+        return msgspec.convert(values, cls)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +60,7 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(Encoded):
     """What a round has."""
 
     round: int
@@ -52,17 +72,6 @@ class Manifest:
     """Nonce and tag of every record, by its key; both in hexadecimal."""
     final: bool = False
     """Whether it only holds the model that the last round led to."""
-
-    def encoded(self) -> bytes:
-        """Return its bytes."""
-        return _encoded({"format": FORMAT, **asdict(self)})
-
-    @classmethod
-    def decoded(cls, content: bytes) -> Self:
-        """Return what `encoded` wrote down."""
-        values = _decoded(content)
-        values["dealers"] = tuple(values["dealers"])
-        return cls(**values)
 
     @property
     def link(self) -> str:
@@ -86,7 +95,7 @@ class Staged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChainState:
+class ChainState(Encoded):
     """Where the history stands after a write."""
 
     sequence: int = 0
@@ -100,25 +109,3 @@ class ChainState:
     """Nonce and tag of every checkpoint, by its name."""
     staged: dict[str, Staged] = field(default_factory=dict)
     """Shares of the next round that are there already, by their keys in hexadecimal."""
-
-    def encoded(self) -> bytes:
-        """Return its bytes."""
-        return _encoded({"format": FORMAT, **asdict(self)})
-
-    @classmethod
-    def decoded(cls, content: bytes) -> Self:
-        """Return what `encoded` wrote down."""
-        values = _decoded(content)
-        staged = {key: Staged(**each) for key, each in values.pop("staged", {}).items()}
-        return cls(**{**values, "head": Head(**values["head"])}, staged=staged)
-
-
-def _encoded(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _decoded(content: bytes) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(content)
-    if (found := values.pop("format")) != FORMAT:
-        raise HistoryError(f"the history has format {found}, and this version reads {FORMAT}")
-    return values

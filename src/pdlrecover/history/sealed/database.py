@@ -34,7 +34,7 @@ FIRST_MAP = 16 << 20
 NEWBORN = 4 << 20
 """Before its first write is done a file is smaller."""
 SPARE = 4 << 20
-"""So many bytes of the disk are left to others: logs, and the small files next to the data."""
+"""Bytes of the disk that are left to others: logs, and the small files next to the data."""
 
 Reading: TypeAlias = "lmdb.Transaction[memoryview]"
 Writing: TypeAlias = "lmdb.Transaction[bytes]"
@@ -95,7 +95,7 @@ class Database:
             yield transaction
 
     def reserve(self, size: int) -> None:
-        """Make sure that a write of so many bytes finds room, or raise."""
+        """Make sure that a write of `size` bytes finds room, or raise."""
         self._check_writable()
         page = self._env.stat()["psize"]
         used = (self._env.info()["last_pgno"] + 1) * page
@@ -159,15 +159,12 @@ class Database:
             )
         return env
 
-    @contextmanager
-    def _begun(self) -> Iterator[Reading]:
+    def _begun(self) -> Reading:
         try:
-            transaction = self._env.begin(buffers=True)
+            return self._env.begin(buffers=True)
         except lmdb.MapResizedError:  # another process wrote more than is mapped here
             self._env.set_mapsize(0)
-            transaction = self._env.begin(buffers=True)
-        with transaction:
-            yield transaction
+            return self._env.begin(buffers=True)
 
     def _release(self) -> None:
         if self._writer is not None:

@@ -15,20 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pdlrecover.errors import HistoryError
+from pdlrecover.history.sealed import records
 from pdlrecover.history.sealed.chain import ChainState, Head, Manifest, Staged
 from pdlrecover.history.sealed.database import Database, Reading, Writing
-from pdlrecover.history.sealed.records import (
-    OVERHEAD,
-    STATE,
-    Kind,
-    Sealer,
-    VaultLayout,
-    checkpoint_key,
-    described,
-    fingerprint,
-    placed,
-    round_key,
-)
+from pdlrecover.history.sealed.records import Kind, Sealer, VaultLayout
 from pdlrecover.history.sealed.unlock import manifest_of, opened, remember, trusted_state, unlock
 
 Content = bytes | memoryview
@@ -70,7 +60,7 @@ class Journal:
         return self._store.size
 
     def reserve(self, size: int) -> None:
-        """Make room for a write of so many bytes, or raise."""
+        """Make room for a write of `size` bytes, or raise."""
         with self._lock:
             self._store.reserve(size)
 
@@ -87,7 +77,7 @@ class Journal:
         """Return one record of a round."""
         with self.reading(t) as (transaction, manifest):
             if key.hex() not in manifest.records:
-                raise HistoryError(f"{described(key)}: none was stored")
+                raise HistoryError(f"{records.described(key)}: none was stored")
             return opened(self.sealer, transaction, key, manifest.records[key.hex()])
 
     def append(
@@ -129,13 +119,9 @@ class Journal:
                     records={**new, **taken},
                     final=final,
                 )
-                write.put(round_key(t, Kind.MANIFEST), manifest.encoded())
+                write.put(records.round_key(t, Kind.MANIFEST), manifest.encoded())
                 return replace(
-                    self.state,
-                    head=manifest.head,
-                    finished=final,
-                    shares_from=kept_from,
-                    staged={},
+                    self.state, head=manifest.head, finished=final, shares_from=kept_from, staged={}
                 )
 
             self._write(change)
@@ -155,7 +141,7 @@ class Journal:
         shares = staged or {}
 
         def change(write: "_Write") -> ChainState:
-            new = {name: write.put(checkpoint_key(name), c) for name, c in contents.items()}
+            new = {name: write.put(records.checkpoint_key(name), c) for name, c in contents.items()}
             ready = {
                 key.hex(): Staged(fingerprint=write.put(key, content), name=name)
                 for key, (name, content) in shares.items()
@@ -190,14 +176,14 @@ class Journal:
             expected = self.state.checkpoints.get(name)
             if expected is None:
                 return None
-            return opened(self.sealer, transaction, checkpoint_key(name), expected)
+            return opened(self.sealer, transaction, records.checkpoint_key(name), expected)
 
     def _write(self, change: Callable[["_Write"], ChainState], *, head: bool = True) -> None:
         """Make a change and write the state after it, all at once; then remember the head."""
         with self._store.writing() as transaction:
             write = _Write(transaction, self.sealer)
             state = replace(change(write), sequence=self.state.sequence + 1)
-            write.put(STATE, state.encoded())
+            write.put(records.STATE, state.encoded())
         self.state = state
         if head:
             remember(self._store, self.sealer, state)
@@ -206,8 +192,8 @@ class Journal:
         keys = []
         for t in rounds:
             with self.reading(t) as (_, manifest):
-                records = map(bytes.fromhex, manifest.records)
-                keys += [key for key in records if placed(key) == (t, Kind.SHARE)]
+                stored = map(bytes.fromhex, manifest.records)
+                keys += [key for key in stored if records.placed(key) == (t, Kind.SHARE)]
         return keys
 
 
@@ -220,13 +206,13 @@ class _Write:
 
     def put(self, key: bytes, content: Content) -> str:
         """Seal and put a record; return its nonce and tag."""
-        size = len(content) + OVERHEAD
+        size = len(content) + records.OVERHEAD
         if len(self._room) < size:
             self._room = memoryview(bytearray(size))
         record = self._room[:size]
         self._sealer.seal_into(key, content, record)
         self._transaction.put(key, record)
-        return fingerprint(record)
+        return records.fingerprint(record)
 
     def drop(self, keys: Iterable[bytes]) -> None:
         """Delete records."""

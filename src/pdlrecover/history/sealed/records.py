@@ -97,7 +97,7 @@ class VaultLayout:
         return {**asdict(self), "federation": self.federation.hex()}
 
     def round_bytes(self, dealers: int, *, evidence: Sequence[int] = ()) -> int:
-        """Return what a round takes on disk at most: model, opened sum, so many shares.
+        """Return what a round takes on disk at most: model, opened sum, the dealers' shares.
 
         `evidence` is the length of each of its pieces.
         """

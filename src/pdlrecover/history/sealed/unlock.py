@@ -10,26 +10,18 @@ Rules:
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 
 from pdlrecover.errors import HistoryError
 from pdlrecover.files import write_whole
+from pdlrecover.history.sealed import records
 from pdlrecover.history.sealed.chain import ChainState, Head, Manifest
 from pdlrecover.history.sealed.database import HEAD_FILE, Database, Reading, said
-from pdlrecover.history.sealed.records import (
-    CHECK,
-    FORMAT,
-    HEAD,
-    HEADER,
-    STATE,
-    Kind,
-    Sealer,
-    VaultLayout,
-    described,
-    fingerprint,
-    round_key,
-)
+from pdlrecover.history.sealed.records import FORMAT, Kind, Sealer, VaultLayout, described
 
 SALT_BYTES = 32
 
@@ -37,8 +29,8 @@ SALT_BYTES = 32
 def unlock(store: Database, key: bytes, layout: VaultLayout) -> Sealer:
     """Return what opens the records, having checked the key; start the history if it is empty."""
     with store.reading() as transaction:
-        header = bytes(transaction.get(HEADER, b""))
-        check = bytes(transaction.get(CHECK, b""))
+        header = bytes(transaction.get(records.HEADER, b""))
+        check = bytes(transaction.get(records.CHECK, b""))
     if not store.read_only and is_empty(store):
         if (store.folder / HEAD_FILE).exists():
             raise HistoryError(
@@ -49,7 +41,7 @@ def unlock(store: Database, key: bytes, layout: VaultLayout) -> Sealer:
     salt = _salt(store, header, layout)
     sealer = Sealer(key, salt, layout)
     try:
-        same = sealer.open(CHECK, check) == header
+        same = sealer.open(records.CHECK, check) == header
     except InvalidTag:
         same = False
     if not same:
@@ -70,18 +62,11 @@ def is_empty(store: Database) -> bool:
 def layout_of(store: Database) -> VaultLayout:
     """Return whose history it says it is; with the right key, `unlock` then checks its word."""
     with store.reading() as transaction:
-        header = bytes(transaction.get(HEADER, b""))
-    try:
+        header = bytes(transaction.get(records.HEADER, b""))
+    with _headed(store):
         values = json.loads(header)
-        return VaultLayout(
-            federation=bytes.fromhex(values["federation"]),
-            run=str(values["run"]),
-            peer=int(values["peer"]),
-            parameters=int(values["parameters"]),
-            blocks=int(values["blocks"]),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise _headless(store) from error
+        federation = bytes.fromhex(values["federation"])
+        return msgspec.convert({**values, "federation": federation}, VaultLayout)
 
 
 def trusted_state(
@@ -136,7 +121,7 @@ def remembered_state(store: Database, sealer: Sealer) -> ChainState | None:
         return None
     try:
         with said(store.folder):
-            return ChainState.decoded(sealer.open(HEAD, path.read_bytes()))
+            return ChainState.decoded(sealer.open(records.HEAD, path.read_bytes()))
     except InvalidTag as error:
         raise HistoryError(
             f"{path} is damaged or of another history; restore the latest copy of the whole folder"
@@ -146,7 +131,7 @@ def remembered_state(store: Database, sealer: Sealer) -> ChainState | None:
 def remember(store: Database, sealer: Sealer, state: ChainState) -> None:
     """Write the head file; the database has been written before."""
     try:
-        content = sealer.seal(HEAD, state.encoded())
+        content = sealer.seal(records.HEAD, state.encoded())
         write_whole(store.folder / HEAD_FILE, content, durable=True)
     except OSError as error:
         raise HistoryError(
@@ -158,12 +143,12 @@ def remember(store: Database, sealer: Sealer, state: ChainState) -> None:
 
 def state_of(sealer: Sealer, transaction: Reading) -> ChainState:
     """Return where the database stands."""
-    return ChainState.decoded(opened(sealer, transaction, STATE))
+    return ChainState.decoded(opened(sealer, transaction, records.STATE))
 
 
 def manifest_of(sealer: Sealer, transaction: Reading, t: int) -> Manifest:
     """Return what round t has."""
-    return Manifest.decoded(opened(sealer, transaction, round_key(t, Kind.MANIFEST)))
+    return Manifest.decoded(opened(sealer, transaction, records.round_key(t, Kind.MANIFEST)))
 
 
 def opened(sealer: Sealer, transaction: Reading, key: bytes, expected: str | None = None) -> bytes:
@@ -171,7 +156,7 @@ def opened(sealer: Sealer, transaction: Reading, key: bytes, expected: str | Non
     record = transaction.get(key)
     if record is None:
         raise HistoryError(f"{described(key)}: the record is missing; check the history by verify")
-    if expected is not None and fingerprint(record) != expected:
+    if expected is not None and records.fingerprint(record) != expected:
         raise HistoryError(f"{described(key)}: this is not the record that was stored there")
     try:
         return sealer.open(key, record)
@@ -188,19 +173,17 @@ def _start(store: Database, key: bytes, layout: VaultLayout) -> Sealer:
     sealer, state = Sealer(key, salt, layout), ChainState(head=Head.first(layout))
     store.reserve(0)
     with store.writing() as transaction:
-        transaction.put(HEADER, header)
-        transaction.put(CHECK, sealer.seal(CHECK, header))
-        transaction.put(STATE, sealer.seal(STATE, state.encoded()))
+        transaction.put(records.HEADER, header)
+        transaction.put(records.CHECK, sealer.seal(records.CHECK, header))
+        transaction.put(records.STATE, sealer.seal(records.STATE, state.encoded()))
     return sealer
 
 
 def _salt(store: Database, header: bytes, layout: VaultLayout) -> bytes:
     """Return the salt, having checked that the header is of this format and this history."""
-    try:
+    with _headed(store):
         values = json.loads(header)
         found, salt = values["format"], bytes.fromhex(values["salt"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise _headless(store) from error
     if found != FORMAT:
         raise HistoryError(
             f"the history in {store.folder} has format {found}, and this version reads {FORMAT}"
@@ -229,8 +212,13 @@ def _goes_on(
         return manifest_of(sealer, transaction, last).head == remembered.head
 
 
-def _headless(store: Database) -> HistoryError:
-    return HistoryError(
-        f"the header of the history in {store.folder} is damaged or missing; restore the folder "
-        "from a backup, or move it away and fetch the public rounds from other peers"
-    )
+@contextmanager
+def _headed(store: Database) -> Iterator[None]:
+    """Refuse a header that cannot be read inside."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+        raise HistoryError(
+            f"the header of the history in {store.folder} is damaged or missing; restore the "
+            "folder from a backup, or move it away and fetch the public rounds from other peers"
+        ) from error

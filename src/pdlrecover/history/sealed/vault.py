@@ -30,21 +30,15 @@ from numpy.typing import NDArray
 from pdlrecover.errors import HistoryError
 from pdlrecover.field import F61, Elements, as_bytes
 from pdlrecover.field.product import reduce_in_place
+from pdlrecover.history.sealed import records
 from pdlrecover.history.sealed.chain import Head
 from pdlrecover.history.sealed.journal import Content, Journal
-from pdlrecover.history.sealed.records import (
-    Kind,
-    VaultLayout,
-    evidence_key,
-    fingerprint,
-    round_key,
-    share_key,
-)
+from pdlrecover.history.sealed.records import Kind, VaultLayout
 
 Vector = NDArray[np.float64]
 
 _TERMS = 3
-"""So many shares are added to a folded sum before it is folded again: (q + 3) + 3q < 2^63."""
+"""Shares that are added to a folded sum before it is folded again: (q + 3) + 3q < 2^63."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,12 +82,7 @@ class Vault:
             raise HistoryError(f"the shares of at least 1 round must be kept, got {keep}")
         self.folder, self.layout, self.keep = folder, layout, keep
         self._journal = Journal(
-            folder,
-            key,
-            layout,
-            limit=limit,
-            read_only=read_only,
-            accept_rollback=accept_rollback,
+            folder, key, layout, limit=limit, read_only=read_only, accept_rollback=accept_rollback
         )
 
     def __repr__(self) -> str:
@@ -134,7 +123,7 @@ class Vault:
         return self._journal.state.head
 
     def reserve(self, size: int) -> None:
-        """Make room for a write of so many bytes (see `VaultLayout.round_bytes`), or raise."""
+        """Make room for a write of `size` bytes (see `VaultLayout.round_bytes`), or raise."""
         self._journal.reserve(size)
 
     def commit(
@@ -156,14 +145,16 @@ class Vault:
         self._check_round(round, dealers, shares)
         contents: dict[bytes, Content] = {}
         if model is not None:
-            contents[round_key(round, Kind.MODEL)] = self._model_bytes(model)
+            contents[records.round_key(round, Kind.MODEL)] = self._model_bytes(model)
         if total is not None:
-            contents[round_key(round, Kind.TOTAL)] = as_bytes(_checked(total, total.shape, "i8"))
+            contents[records.round_key(round, Kind.TOTAL)] = as_bytes(
+                _checked(total, total.shape, "i8")
+            )
         for name, content in evidence.items():
-            contents[evidence_key(round, name)] = content
+            contents[records.evidence_key(round, name)] = content
         staged, adopted = self._journal.state.staged, []
         for dealer, share in sorted(shares.items()):
-            key = share_key(round, dealer)
+            key = records.share_key(round, dealer)
             if (found := staged.get(key.hex())) and found.name == (names or {}).get(dealer):
                 adopted.append(key)
             else:
@@ -177,7 +168,7 @@ class Vault:
     def finish(self, model: Vector) -> Head:
         """Store the model that the last round led to."""
         contents: dict[bytes, Content] = {
-            round_key(len(self), Kind.MODEL): self._model_bytes(model)
+            records.round_key(len(self), Kind.MODEL): self._model_bytes(model)
         }
         size = self.layout.round_bytes(0)
         return self._journal.append(contents, (), size=size, keep=self.keep, final=True)
@@ -189,7 +180,7 @@ class Vault:
 
     def model(self, t: int) -> Vector:
         """Return the model that round t started from."""
-        content = self._journal.read(t, round_key(t, Kind.MODEL))
+        content = self._journal.read(t, records.round_key(t, Kind.MODEL))
         return np.frombuffer(content, "<f8").astype(np.float64)
 
     def dealers(self, t: int) -> tuple[int, ...]:
@@ -199,12 +190,12 @@ class Vault:
 
     def total(self, t: int) -> NDArray[np.int64]:
         """Return the opened sum of round t."""
-        content = self._journal.read(t, round_key(t, Kind.TOTAL))
+        content = self._journal.read(t, records.round_key(t, Kind.TOTAL))
         return np.frombuffer(content, "<i8").astype(np.int64)
 
     def evidence(self, t: int, name: str) -> bytes:
         """Return a piece of evidence of round t."""
-        return self._journal.read(t, evidence_key(t, name))
+        return self._journal.read(t, records.evidence_key(t, name))
 
     def sum(self, t: int, dealers: Iterable[int]) -> ShareSum:
         """Add up what these dealers dealt to this peer in round t."""
@@ -213,7 +204,7 @@ class Vault:
         added = 0
         with self._journal.reading(t) as (transaction, manifest):
             for dealer in dict.fromkeys(dealers):
-                key = share_key(t, dealer)
+                key = records.share_key(t, dealer)
                 record = transaction.get(key)
                 if record is None:
                     missing.append(dealer)
@@ -243,7 +234,7 @@ class Vault:
         database put back to before this checkpoint alone is not noticed.
         """
         shares = {
-            share_key(len(self), dealer): (name, self._share_bytes(share))
+            records.share_key(len(self), dealer): (name, self._share_bytes(share))
             for dealer, (name, share) in (staged or {}).items()
         }
         self._journal.put_checkpoints(contents, shares, head=head)
@@ -253,7 +244,7 @@ class Vault:
 
         A damaged one goes with the next commit, as one that was staged under another name.
         """
-        content = self._journal.get_staged(share_key(len(self), dealer), name)
+        content = self._journal.get_staged(records.share_key(len(self), dealer), name)
         return None if content is None else np.frombuffer(content, "<i8").astype(np.int64)
 
     def get_checkpoint(self, name: str) -> bytes | None:
@@ -262,7 +253,7 @@ class Vault:
 
     def _opens(self, key: bytes, record: memoryview, expected: str | None, out: Elements) -> bool:
         """Say whether a share is the one that was stored, and write it to `out` if so."""
-        if fingerprint(record) != expected:
+        if records.fingerprint(record) != expected:
             return False
         try:
             self._journal.sealer.open_into(key, record, out)

@@ -23,39 +23,11 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 
 from pdlrecover.errors import HistoryError
+from pdlrecover.history.sealed import database, records, unlock
 from pdlrecover.history.sealed.chain import ChainState
-from pdlrecover.history.sealed.database import (
-    DATA,
-    HEAD_FILE,
-    Database,
-    Reading,
-    damaged_pages,
-    is_blank,
-    only_writer,
-)
-from pdlrecover.history.sealed.records import (
-    CHECK,
-    HEADER,
-    STATE,
-    Kind,
-    Sealer,
-    VaultLayout,
-    checkpoint_key,
-    described,
-    fingerprint,
-    placed,
-    round_key,
-    round_prefix,
-)
-from pdlrecover.history.sealed.unlock import (
-    is_empty,
-    layout_of,
-    manifest_of,
-    remembered_state,
-    rollback,
-    state_of,
-    unlock,
-)
+from pdlrecover.history.sealed.database import Database, Reading
+from pdlrecover.history.sealed.records import Kind, Sealer, VaultLayout, described
+from pdlrecover.history.sealed.unlock import manifest_of
 
 _UNSHARED = "rounds without all of this peer's shares (it was away, or late): {}"
 
@@ -115,17 +87,17 @@ def verify(folder: Path, key: bytes, layout: VaultLayout | None = None) -> Verif
     that is damaged or another history's, raise `HistoryError`. A history whose process was killed
     before its first write has nothing in it, and nothing is wrong with it.
     """
-    if not (folder / DATA).exists():
+    if not (folder / database.DATA).exists():
         raise HistoryError(f"there is no history in {folder}")
-    writer = only_writer(folder)
+    writer = database.only_writer(folder)
     try:
-        if is_blank(folder):
+        if database.is_blank(folder):
             return Verification(damage=())
-        if found := damaged_pages(folder):
+        if found := database.damaged_pages(folder):
             where = "the structure of the database"
             return Verification(damage=tuple(Damage(where=where, what=what) for what in found))
         store = Database(folder, read_only=True)
-        if is_empty(store) and not (folder / HEAD_FILE).exists():
+        if unlock.is_empty(store) and not (folder / database.HEAD_FILE).exists():
             store.close()
             return Verification(damage=())
         return _verified(store, key, layout)
@@ -135,8 +107,8 @@ def verify(folder: Path, key: bytes, layout: VaultLayout | None = None) -> Verif
 
 def _verified(store: Database, key: bytes, layout: VaultLayout | None) -> Verification:
     try:
-        layout = layout or layout_of(store)
-        sealer = unlock(store, key, layout)
+        layout = layout or unlock.layout_of(store)
+        sealer = unlock.unlock(store, key, layout)
         state, damage = _standing(store, sealer, layout)
         if state is None:
             return Verification(damage=tuple(damage))
@@ -187,7 +159,7 @@ class _Look:
         found = []
         for t in set(range(self._state.head.rounds)) - spoilt:
             manifest = manifest_of(self._sealer, self._transaction, t)
-            kinds = [placed(bytes.fromhex(key)) for key in manifest.records]
+            kinds = [records.placed(bytes.fromhex(key)) for key in manifest.records]
             shares = kinds.count((t, Kind.SHARE))
             if (t, Kind.MODEL) in kinds and shares < len(manifest.dealers):
                 found.append(t)
@@ -197,12 +169,12 @@ class _Look:
         """Go back from the head; past a manifest that is lost, the one before is taken as it is."""
         expected: str | None = self._state.head.link
         for t in reversed(range(self._last)):
-            key = round_key(t, Kind.MANIFEST)
+            key = records.round_key(t, Kind.MANIFEST)
             try:
                 manifest = manifest_of(self._sealer, self._transaction, t)
             except HistoryError as error:
                 what = str(error).partition(": ")[2]
-                if next(self._keys(round_prefix(t)), None) is None:
+                if next(self._keys(records.round_prefix(t)), None) is None:
                     what = "the whole round is missing"
                 yield t, _damage(key, what)
                 expected = None
@@ -216,21 +188,21 @@ class _Look:
         named = {bytes.fromhex(key): expected for key, expected in known.items()}
         dropped = _dropped(self._state, t)
         for key, expected in named.items():
-            if not (dropped and placed(key) == (t, Kind.SHARE)):
+            if not (dropped and records.placed(key) == (t, Kind.SHARE)):
                 yield from self._as_stored(key, expected)
-        for key in self._keys(round_prefix(t)):
-            if key not in named and key != round_key(t, Kind.MANIFEST):
+        for key in self._keys(records.round_prefix(t)):
+            if key not in named and key != records.round_key(t, Kind.MANIFEST):
                 yield _damage(key, "nothing was stored there")
 
     def _outside_rounds(self) -> Iterator[Damage]:
-        named = {checkpoint_key(n): tag for n, tag in self._state.checkpoints.items()}
+        named = {records.checkpoint_key(n): tag for n, tag in self._state.checkpoints.items()}
         named |= {bytes.fromhex(k): s.fingerprint for k, s in self._state.staged.items()}
         for key, expected in named.items():
             yield from self._as_stored(key, expected)
         for key in self._keys():
-            place = placed(key)
+            place = records.placed(key)
             outside = place is None or place[0] >= self._last
-            if outside and key not in (HEADER, CHECK, STATE, *named):
+            if outside and key not in (records.HEADER, records.CHECK, records.STATE, *named):
                 yield _damage(key, "nothing was stored there")
 
     def _as_stored(self, key: bytes, expected: str) -> Iterator[Damage]:
@@ -238,7 +210,7 @@ class _Look:
         if record is None:
             yield _damage(key, "the record is missing")
             return
-        found = fingerprint(record)
+        found = records.fingerprint(record)
         try:
             self._sealer.open(key, record)
         except InvalidTag:
@@ -271,23 +243,23 @@ def _standing(
     """Return where the history stands, by the database or else by the head file."""
     damage, remembered, state = [], None, None
     try:
-        remembered = remembered_state(store, sealer)
+        remembered = unlock.remembered_state(store, sealer)
     except HistoryError as error:
         damage.append(Damage(where="the head file", what=str(error)))
     try:
         with store.reading() as transaction:
-            state = state_of(sealer, transaction)
+            state = unlock.state_of(sealer, transaction)
     except HistoryError as error:
-        damage.append(_damage(STATE, str(error).partition(": ")[2]))
+        damage.append(_damage(records.STATE, str(error).partition(": ")[2]))
     if state is None or damage:
         return state or remembered, damage
-    if wrong := rollback(store, sealer, layout, state, remembered):
+    if wrong := unlock.rollback(store, sealer, layout, state, remembered):
         damage.append(Damage(where="the history", what=wrong))
     return state, damage
 
 
 def _damage(key: bytes, what: str) -> Damage:
-    place = placed(key)
+    place = records.placed(key)
     if place is None:
         return Damage(where=described(key), what=what)
     known = place[1] in list(Kind)
