@@ -83,6 +83,15 @@ def test_code_is_in_the_key(before, after):
     assert cache.code_of(SOURCE.replace(before, after)) != cache.code_of(SOURCE)
 
 
+def test_it_counts_where_a_name_comes_from_if_several_define_it():
+    there = "from pdlrecover.recovery.agreement import norm"
+    assert there in SOURCE
+    moved = SOURCE.replace(there, "from pdlrecover.sharing.dots import norm")
+    assert cache.code_of(moved, {"norm"}) != cache.code_of(SOURCE, {"norm"})
+    late = "def f(x):\n    from pdlrecover.{} import norm\n    return norm(x)"
+    assert cache.code_of(late.format("a")) != cache.code_of(late.format("b"))
+
+
 def test_a_moved_file_keeps_the_key(tmp_path, monkeypatch):
     def digest(**files):
         for path in tmp_path.glob("*"):
@@ -98,6 +107,9 @@ def test_a_moved_file_keeps_the_key(tmp_path, monkeypatch):
     assert digest(a=SOURCE, b='"""Doc."""\nx = 1') == before
     assert digest(a=SOURCE, b="x = 2") != before
     assert digest(a=SOURCE) != before
+    imports = "from pdlrecover.{} import x"
+    both = {"b": "x = 1", "c": "x = 2"}
+    assert digest(a=imports.format("b"), **both) != digest(a=imports.format("c"), **both)
 
 
 def test_the_source_is_everything_that_a_run_loads():

@@ -142,3 +142,9 @@ def test_attackers_are_the_found_ones_and_the_undetected_after_the_removed():
     assert Config(malicious=3, undetected=2).attackers == (0, 1, 2, 3, 4)
     assert Config(leavers=3, undetected=2).attackers == (3, 4)
     assert Config(leavers=3).attackers == ()
+
+
+@pytest.mark.parametrize("methods", ["", ",", " , "])
+def test_a_text_that_names_no_method_is_refused(methods):
+    with pytest.raises(PlanError, match="methods must name at least one method"):
+        Config.from_values({"methods": methods})

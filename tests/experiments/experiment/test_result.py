@@ -98,3 +98,10 @@ def test_every_number_that_is_averaged_is_a_field():
     names = {name for part in get_args(NumberName) for name in get_args(part) or (part,)}
     assert names <= {field.name for field in fields(MethodResult)}
     assert {"accuracy", "bytes_per_peer"} <= names
+
+
+def test_a_curve_whose_lists_differ_in_length_is_damage():
+    record = as_record(result(POISONED))
+    record["methods"]["poisoned"]["curve"]["round"].append(99)
+    with pytest.raises(RecordError, match="a curve's lists must have one length"):
+        read_result(record)

@@ -24,7 +24,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache as remembered
 from functools import partial
@@ -103,34 +104,54 @@ def source_digest() -> str:
     """Return a digest of the code and of the libraries that results depend on."""
     root = Path(pdlrecover.__file__).parent
     libraries = [f"{library} {version(library)}" for library in LIBRARIES]
-    codes = {code_of((root / name).read_text("utf-8")) for name in sources()}
+    texts = [(root / name).read_text("utf-8") for name in sources()]
+    names = Counter(name for text in texts for name in _defined(text))
+    shared = {name for name, count in names.items() if count > 1}
+    codes = {code_of(text, shared) for text in texts}
     return hashlib.sha256("\n".join([*libraries, *sorted(codes)]).encode()).hexdigest()
 
 
-def code_of(source: str) -> str:
+def _defined(source: str) -> set[str]:
+    """Return the names of the functions, classes and constants of a file."""
+    found = set()
+    for node in ast.parse(source).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        found |= {each.id for each in targets if isinstance(each, ast.Name)}
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+    return found
+
+
+def code_of(source: str, shared: Set[str] = frozenset()) -> str:
     """Return what a file computes, as text: nothing of its place, its form and its prose.
 
     Comments and strings that stand alone, as docstrings do, are left out. What is imported counts,
-    in any order, and of this package's modules only the names: the modules may move.
+    in any order, and of this package's modules only the names, since modules may move; but where
+    several of them define a name (`shared`), it counts which one it is from. Imports that are not
+    at the head of the file count as they stand.
     """
-    code = _Code()
+    code = _Code(shared)
     tree = code.visit(ast.parse(source))
     return "\n".join([*sorted(code.imported), ast.dump(tree)])
 
 
 class _Code(ast.NodeTransformer):
-    """Takes docstrings and imports out of a tree, and notes what was imported."""
+    """Takes docstrings and a file's own imports out of a tree, and notes what was imported."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Set[str]) -> None:
         self.imported: set[str] = set()
+        self._shared = shared
 
-    def visit_Import(self, node: ast.Import) -> None:
-        self.imported |= {ast.dump(name) for name in node.names}
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        module = node.module or ""
-        place = "" if module.split(".")[0] == pdlrecover.__name__ else module
-        self.imported |= {f"{place} {ast.dump(name)}" for name in node.names}
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        for each in node.body:
+            if isinstance(each, ast.Import | ast.ImportFrom):
+                module = getattr(each, "module", "") or ""
+                own = module.split(".")[0] == pdlrecover.__name__
+                for name in each.names:
+                    kept = module.rpartition(".")[2] if name.name in self._shared else ""
+                    self.imported.add(f"{kept if own else module} {ast.dump(name)}")
+        node.body = [x for x in node.body if not isinstance(x, ast.Import | ast.ImportFrom)]
+        return self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         value = node.value

@@ -153,8 +153,10 @@ class Config:
     def from_values(cls, values: dict[str, Any]) -> Self:
         """Return the config of these values; an unknown key or a wrong type is refused."""
         if isinstance(names := values.get("methods"), str):
-            names = [name.strip() for name in names.split(",")]
-            values = {**values, "methods": [name for name in names if name]}
+            found = [name.strip() for name in names.split(",") if name.strip()]
+            if not found:
+                raise PlanError(f"methods must name at least one method, got {names!r}")
+            values = {**values, "methods": found}
         return decode(cls, values, PlanError)
 
     @classmethod

@@ -76,6 +76,11 @@ class Curve:
     accuracy: list[float]
     attack_success: list[float | None]
 
+    def __post_init__(self) -> None:
+        lengths = [len(values) for values in vars(self).values()]
+        if len(set(lengths)) > 1:
+            raise RecordError(f"a curve's lists must have one length, got {lengths}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MethodNumbers(Scores):
