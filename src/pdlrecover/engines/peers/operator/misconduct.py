@@ -12,11 +12,12 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from pdlrecover.engines.peers.folder import EVIDENCE
 from pdlrecover.engines.peers.operator.status import BlameStatus
+from pdlrecover.engines.peers.protocol import forms as f
 from pdlrecover.engines.peers.protocol.contracts import Store
-from pdlrecover.engines.peers.protocol.forms import U16, Many, Number, Record, Text
 from pdlrecover.engines.peers.protocol.stored import StoredForm
 from pdlrecover.files import write_whole
 
@@ -35,9 +36,9 @@ _CAUGHT, _NAMED = "caught", "named"
 class Misdeed:
     """What a peer did, and when first, as it is kept on disk."""
 
-    peer: int
-    what: str
-    time: float
+    peer: f.Peer
+    what: Annotated[str, f.Text(1 << 16)]
+    time: f.Time
 
 
 def _read_version_0(data: bytes) -> tuple[Misdeed, ...]:
@@ -45,10 +46,8 @@ def _read_version_0(data: bytes) -> tuple[Misdeed, ...]:
     return tuple(Misdeed(peer=peer, what=what, time=at) for peer, what, at in json.loads(data))
 
 
-MISDEEDS: StoredForm[tuple[Misdeed, ...]] = StoredForm(
-    kind=4,
-    form=Many(Record(Misdeed, {"peer": U16, "what": Text(1 << 16), "time": Number("<d")}), 1 << 20),
-    read_version_0=_read_version_0,
+MISDEEDS = StoredForm(
+    kind=4, form=f.Many(f.form_of(Misdeed), 1 << 20), read_version_0=_read_version_0
 )
 
 

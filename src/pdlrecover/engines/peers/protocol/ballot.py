@@ -21,9 +21,12 @@ is the one-shot core of Tendermint (Buchman, Kwon, Milosevic 2018), with the set
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
+from pdlrecover.engines.peers.protocol import forms as f
 from pdlrecover.engines.peers.protocol.messages import Held, Proposal, Vote
 
+MAX_VOTES = 1 << 20
 MAX_VIEWS = 256
 """Votes further ahead than this are not kept, nor is anybody followed further at once."""
 
@@ -39,15 +42,15 @@ def leaders(peers: Sequence[int], present: Sequence[int], step: int) -> tuple[in
 class BallotRecord:
     """What of a ballot must survive a crash."""
 
-    view: int
-    locked_view: int
-    locked: bytes
+    view: f.View
+    locked_view: f.View
+    locked: f.MaybeDigest
     """The choice that the peer is locked on; empty if it is not."""
-    cast: tuple[Vote, ...]
+    cast: Annotated[tuple[Vote, ...], MAX_VOTES]
     valid: Proposal | None
     """The last set that got a quorum of first votes."""
     proposed: Proposal | None
-    voted: tuple[Proposal, ...]
+    voted: Annotated[tuple[Proposal, ...], MAX_VOTES]
     """What the votes are for."""
 
 

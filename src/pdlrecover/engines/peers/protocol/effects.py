@@ -48,7 +48,6 @@ class Remember:
 class Keep:
     """Keep these rows of a step, durably, before anything that follows is sent."""
 
-    step: int
     rows: tuple[Row, ...]
     stored: bool
     """Whether they will be stored with the step's entry."""

@@ -21,25 +21,11 @@ from dataclasses import dataclass, field
 
 from pdlrecover.engines.peers.federation.plan import Recovery
 from pdlrecover.engines.peers.protocol import codec
+from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.effects import Blame, Note, Send
-from pdlrecover.engines.peers.protocol.messages import (
-    EVERYBODY,
-    NOTHING,
-    Approval,
-    Envelope,
-    Header,
-    Position,
-    Refusal,
-    RemovalProposal,
-)
 from pdlrecover.engines.peers.protocol.run_context import RunContext
-from pdlrecover.engines.peers.removals.memory import (
-    StoredRemoval,
-    StoredRemovals,
-    recall,
-    remember,
-)
+from pdlrecover.engines.peers.removals import memory
 from pdlrecover.engines.peers.removals.rule import RemovalRule
 from pdlrecover.errors import CodecError, PlanError
 
@@ -54,7 +40,7 @@ UNTRAINED = "there is nothing to recover yet: the training has not ended here"
 class Removal:
     """A proposed removal, and who wants it."""
 
-    proposal: RemovalProposal
+    proposal: m.RemovalProposal
     kept: tuple[int, ...]
     approvals: dict[int, bytes] = field(default_factory=dict)
     """Each approving peer's signed message."""
@@ -96,7 +82,7 @@ class Removals:
             rounds=[frozenset(dealers) for dealers in rounds],
             kept_from=kept_from,
         )
-        saved = recall(self._store)
+        saved = memory.recall(self._store)
         for stored in saved.removals:
             if stored.proposal.after == log:
                 self.known[stored.proposal.digest] = Removal(
@@ -117,9 +103,9 @@ class Removals:
 
     def draft(
         self, removed: Iterable[int], *, reason: str, method: str, accept_differencing: bool
-    ) -> RemovalProposal:
+    ) -> m.RemovalProposal:
         """Return a removal after the training here, with the settings of this federation."""
-        return RemovalProposal(
+        return m.RemovalProposal(
             removed=tuple(sorted(set(removed))),
             reason=reason,
             method=method,
@@ -128,7 +114,7 @@ class Removals:
             settings=self._recovery.told(),
         )
 
-    def propose(self, proposal: RemovalProposal) -> list[Send | Blame | Note]:
+    def propose(self, proposal: m.RemovalProposal) -> list[Send | Blame | Note]:
         """Propose a removal, and approve it; raise if the rule refuses it."""
         if self._rule is None or proposal.after != self._log:
             raise PlanError(UNTRAINED)
@@ -160,8 +146,8 @@ class Removals:
         good = (
             header.sender == source
             and source in context.others
-            and header.recipient in (context.me, EVERYBODY)
-            and (header.federation, header.run) == (context.federation, NOTHING)
+            and header.recipient in (context.me, m.EVERYBODY)
+            and (header.federation, header.run) == (context.federation, m.NOTHING)
             and context.crypto.verify(source, envelope.signed, envelope.signature)
         )
         if not good:
@@ -170,35 +156,35 @@ class Removals:
 
     def again(self) -> list[Send]:
         """Say that this peer is here, and its approvals again."""
-        sends = self._context.broadcast(self._place(), Position(reply=False))
+        sends = self._context.broadcast(self._place(), m.Position(reply=False))
         for removal in self.known.values():
             if self._context.me in removal.approvals:
                 sends += self._context.broadcast(self._place(), removal.proposal)
-                approval = Approval(removal=removal.proposal.digest)
+                approval = m.Approval(removal=removal.proposal.digest)
                 sends += self._context.broadcast(self._place(), approval)
         return sends
 
-    def _take(self, envelope: Envelope) -> list[Send | Blame | Note]:
+    def _take(self, envelope: m.Envelope) -> list[Send | Blame | Note]:
         sender, body = envelope.header.sender, envelope.body
         match body:
-            case RemovalProposal():
+            case m.RemovalProposal():
                 return self._hear_proposal(sender, body)
-            case Approval(removal=digest) if digest in self.known:
+            case m.Approval(removal=digest) if digest in self.known:
                 return self._count(self.known[digest], sender, envelope.data)
-            case Approval(removal=digest):
+            case m.Approval(removal=digest):
                 if len(self._early) < MAX_REMOVALS:
                     self._early.setdefault(digest, {})[sender] = envelope.data
                 return []
-            case Refusal(removal=digest, why=why):
+            case m.Refusal(removal=digest, why=why):
                 facts: dict[str, object] = {"peer": sender, "removal": digest.hex()[:16]}
                 text = f"{self._context.name(sender)} refuses removal {digest.hex()[:16]}: "
                 return [Note(text=f"{text}{why[:500]!r}", facts=facts)]
-            case Position():
+            case m.Position():
                 return []
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
 
-    def _hear_proposal(self, sender: int, body: RemovalProposal) -> list[Send | Blame | Note]:
+    def _hear_proposal(self, sender: int, body: m.RemovalProposal) -> list[Send | Blame | Note]:
         if body.digest in self.known:
             return []
         if self._rule is None:
@@ -215,14 +201,14 @@ class Removals:
                 return []  # it was sent why
             why = str(error).encode()[:WHY_BYTES].decode("utf-8", "ignore")
             return [
-                self._context.send(self._place(), Refusal(removal=body.digest, why=why), sender)
+                self._context.send(self._place(), m.Refusal(removal=body.digest, why=why), sender)
             ]
         facts: dict[str, object] = {"removal": body.digest.hex()[:16], "peer": sender}
         who = ", ".join(map(self._context.name, body.removed))
         text = f"{self._context.name(sender)} proposes removal {facts['removal']} of {who}"
         return [Note(text=text, facts=facts), *heard]
 
-    def _learn(self, proposal: RemovalProposal) -> tuple[Removal, list[Send | Blame | Note]]:
+    def _learn(self, proposal: m.RemovalProposal) -> tuple[Removal, list[Send | Blame | Note]]:
         """Take a removal into account, and the approvals that came first; raise if refused."""
         if proposal.digest in self.known:
             return self.known[proposal.digest], []
@@ -233,7 +219,7 @@ class Removals:
             heard += self._count(removal, peer, data)
         return removal, heard
 
-    def _judge(self, proposal: RemovalProposal, *, mine: bool = False) -> tuple[int, ...]:
+    def _judge(self, proposal: m.RemovalProposal, *, mine: bool = False) -> tuple[int, ...]:
         """Return who is kept; raise if the rule refuses this removal after those that have passed.
 
         With `mine`, after those as well that this peer has approved, and if it can take part.
@@ -266,7 +252,7 @@ class Removals:
         return []
 
     def _approve(self, removal: Removal) -> list[Send | Blame | Note]:
-        body = Approval(removal=removal.proposal.digest)
+        body = m.Approval(removal=removal.proposal.digest)
         proposed = self._context.broadcast(self._place(), removal.proposal)
         approved = self._context.broadcast(self._place(), body)
         removal.approvals[self._context.me] = approved[0].data
@@ -296,15 +282,17 @@ class Removals:
 
     def _save(self) -> None:
         removals = tuple(
-            StoredRemoval(proposal=each.proposal, approvals=tuple(each.approvals.values()))
+            memory.StoredRemoval(proposal=each.proposal, approvals=tuple(each.approvals.values()))
             for each in self.known.values()
         )
-        remember(self._store, StoredRemovals(removals=removals, passed=tuple(self._passed)))
+        memory.remember(
+            self._store, memory.StoredRemovals(removals=removals, passed=tuple(self._passed))
+        )
 
     @property
     def _log(self) -> bytes:
         """The digest of the log that removals are about; `NOTHING` while the training goes on."""
-        return NOTHING if self._rule is None else self._rule.log
+        return m.NOTHING if self._rule is None else self._rule.log
 
-    def _place(self) -> Header:
-        return self._context.place(0, self._log, NOTHING, 0)
+    def _place(self) -> m.Header:
+        return self._context.place(0, self._log, m.NOTHING, 0)
