@@ -24,7 +24,7 @@ from pdlrecover.engines.peers.settings import Drill, PeerSettings, load_settings
 from pdlrecover.engines.peers.transport.link import Limits, Tls
 from pdlrecover.errors import AttackError, HistoryError, MembershipError
 from pdlrecover.files import about, read_text
-from pdlrecover.history import Verification, verify
+from pdlrecover.history import VaultLayout, Verification, verify
 from pdlrecover.history.sealed.database import DATA
 from pdlrecover.history.sealed.records import Kind
 from pdlrecover.learning import Dataset, FlatModel, models
@@ -63,20 +63,17 @@ class PeerFiles:
         """Open the history, having looked through it."""
         (self.folder / HISTORY).mkdir(mode=0o700, exist_ok=True)
         look_through(self.folder / HISTORY, key)
-        history, peers = self.settings.history, len(self.membership.peers)
-        limit = None if history.limit_gb is None else int(history.limit_gb * 1e9)
-        return Archive(
-            self.folder / HISTORY,
-            key.reveal(),
-            training=training_run(self.membership, self.model),
+        layout = VaultLayout(
             federation=self.membership.run_digest,
+            run=training_run(self.membership, self.model).hex(),
             peer=self.me,
-            peers=peers,
             parameters=self.model.size,
             blocks=self.membership.scheme.quorums.blocks(self.model.size + 1),
-            keep=history.keep,
-            limit=limit,
         )
+        keep, limit_gb = self.settings.history.keep, self.settings.history.limit_gb
+        limit = None if limit_gb is None else int(limit_gb * 1e9)
+        place, peers = self.folder / HISTORY, len(self.membership.peers)
+        return Archive(place, key.reveal(), layout, peers=peers, keep=keep, limit=limit)
 
     def peer(
         self, archive: Archive, *, metrics_port: int | None = None, limits: Limits | None = None

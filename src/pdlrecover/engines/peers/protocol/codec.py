@@ -27,18 +27,16 @@ DOMAIN = b"pdlrecover signed message\0"
 MAX_MESSAGE = 1 << 29
 _PREFIX = struct.Struct("<4sBB32s32sQIHH32s32sI")
 _HEADER = [field.name for field in fields(m.Header)]
-
-_BODIES = tuple(f.Record(body) for body in get_args(m.Body))
-"""By kind: the order of the bodies is part of the version."""
-_KINDS = {form.make: kind for kind, form in enumerate(_BODIES)}
+_BODIES: tuple[type[m.Body], ...] = get_args(m.Body)
+"""By kind: their order is part of the version."""
+_FORMS = {body: f.form_of(body) for body in _BODIES}
 
 
 def encode(header: m.Header, body: m.Body, sign: Callable[[bytes], bytes]) -> bytes:
     """Return a message as bytes, signed."""
-    kind = _KINDS[type(body)]
     content: list[f.Piece] = []
-    _BODIES[kind].write(body, content)
-    head = _head(header, kind, sum(map(len, content)))
+    _FORMS[type(body)].write(body, content)
+    head = _head(header, _BODIES.index(type(body)), sum(map(len, content)))
     shown = content[:-1] if isinstance(body, m.Dealing) else content
     return b"".join((head, *content, f.SIGNED.checked(sign(_signed(head, shown)))))
 
@@ -54,27 +52,21 @@ def decode_header(data: bytes) -> tuple[m.Header, type[m.Body]]:
         raise CodecError(f"not a message of version {VERSION}: {magic!r}, {version}, kind {kind}")
     if size + f.SIGNATURE != reader.left or header.step > 1 << 40:
         raise CodecError(f"a content of {size} bytes is announced, and {reader.left} follow")
-    return header, _BODIES[kind].make
+    return header, _BODIES[kind]
 
 
 def decode(data: bytes) -> m.Envelope:
     """Read a message; its signature is not checked here."""
     header, made = decode_header(data)
-    reader = f.Reader(data)
-    head = bytes(reader.take(_PREFIX.size))
-    content = reader.take(reader.left - f.SIGNATURE)
+    head, rest = data[: _PREFIX.size], memoryview(data)[_PREFIX.size :]
+    content, signature = rest[: -f.SIGNATURE], bytes(rest[-f.SIGNATURE :])
     inner = f.Reader(content)
-    body = _BODIES[_KINDS[made]].read(inner)
+    body = _FORMS[made].read(inner)
     if inner.left:
         raise CodecError(f"{inner.left} bytes are left over at the end of a message")
     shown = content[: -len(body.sealed) or None] if isinstance(body, m.Dealing) else content
-    return m.Envelope(
-        header=header,
-        body=body,
-        signature=bytes(reader.take(f.SIGNATURE)),
-        signed=_signed(head, [shown]),
-        data=data,
-    )
+    signed = _signed(head, [shown])
+    return m.Envelope(header=header, body=body, signature=signature, signed=signed, data=data)
 
 
 def _head(header: m.Header, kind: int, size: int) -> bytes:

@@ -11,7 +11,7 @@ Rules:
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from types import UnionType
 from typing import Annotated, Any, Protocol, Union, get_args, get_origin, get_type_hints
@@ -230,11 +230,7 @@ class Record:
     """The fields of a dataclass, one after the other, each in the form of its type."""
 
     make: Callable[..., Any]
-
-    @cached_property
-    def fields(self) -> dict[str, Form]:
-        hints = get_type_hints(self.make, include_extras=True)
-        return {name: form_of(kind) for name, kind in hints.items()}
+    fields: dict[str, Form]
 
     @cached_property
     def least(self) -> int:
@@ -273,5 +269,9 @@ def form_of(kind: Any) -> Form:
         return Many(form_of(parts[0]), MAX_PEERS)
     if origin in (Union, UnionType):
         return Maybe(form_of(parts[0]))
-    plain: dict[type, Form] = {bool: FLAG, str: Text()}
-    return plain.get(kind) or Record(kind)
+    if kind in (bool, str):
+        return FLAG if kind is bool else Text()
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise TypeError(f"{kind} has no form: annotate it with one")
+    hints = get_type_hints(kind, include_extras=True)
+    return Record(kind, {name: form_of(hint) for name, hint in hints.items()})

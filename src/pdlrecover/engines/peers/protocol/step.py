@@ -17,12 +17,12 @@ from pdlrecover.engines.peers.protocol import dealing
 from pdlrecover.engines.peers.protocol import effects as e
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.ballot import Ballot, leaders
-from pdlrecover.engines.peers.protocol.dealing import Dealt, Public
+from pdlrecover.engines.peers.protocol.dealing import Dealt
 from pdlrecover.engines.peers.protocol.evidence import EquivocationWatch
 from pdlrecover.engines.peers.protocol.holdings import Holdings
 from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
 from pdlrecover.engines.peers.protocol.run_context import RunContext
-from pdlrecover.engines.peers.protocol.states import HELPS, TAKES, Move, StepState, moved
+from pdlrecover.engines.peers.protocol.states import HELPS, TAKES, UNSETTLED, Move, StepState, moved
 from pdlrecover.engines.peers.protocol.step_memory import Promise, Row, Spoken
 from pdlrecover.engines.peers.protocol.sub_secrets import SubSecrets
 from pdlrecover.engines.peers.protocol.tasks import Task
@@ -201,23 +201,16 @@ class Step:
     def _progress(self, now: float) -> list[e.Effect]:
         """Go as far as what is here allows."""
         effects: list[e.Effect] = []
-        if self.state is StepState.GATHERING and self.holdings.complete:
-            self._move(Move.ALL_HERE)
-            effects += self._send_first_receipt(now)
-        if self.state is StepState.GATHERING and now >= self._deadline:
-            self._move(Move.DEADLINE)
-            effects += self._send_first_receipt(now)
-        if self._helps or self.state in (
-            StepState.GATHERING,
-            StepState.AGREEING,
-            StepState.COMPUTING,
-        ):
+        gathering = self.state is StepState.GATHERING
+        complete = gathering and self.holdings.complete
+        if complete or (gathering and now >= self._deadline):
+            self._move(Move.ALL_HERE if complete else Move.DEADLINE)
+            self._rest(now)
+            self._start_view(now)
+            effects += self._receipt()
+        if self._helps or self.state in UNSETTLED:
             effects += self._agree(now)
-        if self.ballot.settled and self.state in (
-            StepState.COMPUTING,
-            StepState.GATHERING,
-            StepState.AGREEING,
-        ):
+        if self.ballot.settled and self.state in UNSETTLED:
             self._move(Move.DECIDED)
             self._rest(now)
             self._choice = self.ballot.settled.choice
@@ -228,11 +221,6 @@ class Step:
             effects += [*sends, *self._open_if_possible()]
         self._set_alarm(now)
         return effects
-
-    def _send_first_receipt(self, now: float) -> list[e.Effect]:
-        self._rest(now)
-        self._start_view(now)
-        return self._receipt()
 
     def _receipt(self) -> list[e.Effect]:
         body = self.holdings.receipt(self.ballot.view)
@@ -251,8 +239,8 @@ class Step:
             return []
         self.ballot.next_view()
         self._start_view(now)
-        facts: dict[str, object] = {"view": self.ballot.view}
-        note = e.Note(text="no set was settled in time, the next leads", facts=facts)
+        text = "no set was settled in time, the next leads"
+        note = e.Note(text=text, facts={"view": self.ballot.view})
         return [note, self._promise(), *self._receipt()]
 
     def _agree(self, now: float) -> list[e.Effect]:
@@ -281,7 +269,7 @@ class Step:
     def _keep_rows(self) -> list[e.Effect]:
         """Keep what this peer has come to hold; masks are stored nowhere else."""
         rows = self.holdings.unsaved()
-        stored = self.task.kind is not None and not self.task.kind.masks
+        stored = self.task.kind is not None and self.task.kind.stored
         return [e.Keep(rows=rows, stored=stored)] if rows else []
 
     def _promise(self) -> e.Remember:
@@ -308,8 +296,8 @@ class Step:
         rows = self.holdings.rows(self._dealers)
         values = None if rows is None else self.task.sub_secret(rows)
         if values is None:
-            facts: dict[str, object] = {"step": self.place.step}
-            return [e.Note(text="shares are missing here, this peer only listens", facts=facts)]
+            text = "shares are missing here, this peer only listens"
+            return [e.Note(text=text, facts={"step": self.place.step})]
         self.sub_secrets.take(self.context.me, self._choice, values)
         self._sub_secret = m.SubSecret(choice=self._choice, values=values)
         return [*self.context.broadcast(self.place, self._sub_secret)]
@@ -317,12 +305,11 @@ class Step:
     def _note_who_is_missing(self) -> e.Note:
         missing = self.sub_secrets.missing(self._choice, self.context.peers)
         who = ", ".join(map(self.context.name, missing))
-        facts: dict[str, object] = {"step": self.place.step, "round": self.place.round}
         return e.Note(
             text=f"round {self.place.round} waits for sub-secrets of {who}: they are "
             "away, or do not have the shares of that round (any more); if too few have them, this "
             "run cannot go on",
-            facts=facts,
+            facts={"step": self.place.step, "round": self.place.round},
         )
 
     def _is_leaders(self, sender: int, body: m.Proposal) -> bool:
@@ -342,20 +329,19 @@ class Step:
         return [*blames, self._result(m.LogEntry(dealers=self._dealers, values=values))]
 
     def _result(self, entry: m.LogEntry) -> e.Commit:
-        rows = self.holdings.rows(entry.dealers)
-        return e.Commit(entry=entry, shares={} if rows is None else self.task.stored(rows))
+        rows = self.holdings.rows(entry.dealers) if self.task.kind and self.task.kind.stored else {}
+        return e.Commit(entry=entry, shares=rows or {})
 
     def _deal(self, dealt: Dealt) -> list[e.Effect]:
         """Deal to all others; which dealing it is, is kept before anybody sees it."""
         digest = self.holdings.digest_of(self.context.me, dealt.public)
         if self._own_digest not in (b"", digest):
             self.holdings.expected.discard(self.context.me)
-            facts: dict[str, object] = {"step": self.place.step}
             text = (
                 "what this peer deals came out otherwise than before it was restarted: it deals "
                 "nothing in this step, and the others go on without it"
             )
-            return [e.Note(text=text, facts=facts)]
+            return [e.Note(text=text, facts={"step": self.place.step})]
         self._own_digest, self._dealt = digest, dealt
         self.holdings.hold_own(dealt)
         return [self._promise(), *self._deal_to(self.context.others)]
@@ -363,15 +349,12 @@ class Step:
     def _deal_to(self, peers: tuple[int, ...]) -> list[e.Effect]:
         if self._dealt is None:
             return []
-        public: Public = self._dealt.public
-        own = self.holdings.own_statement
+        public, own = vars(self._dealt.public), self.holdings.own_statement
         sends: list[e.Effect] = []
         for peer in peers:
             bound_to = self.holdings.seal_context(self.context.me, peer)
             sealed = self.context.crypto.seal(peer, self._dealt.private[peer], bound_to)
-            body = m.Dealing(
-                commitments=public.commitments, proof=public.proof, statement=own, sealed=sealed
-            )
+            body = m.Dealing(**public, statement=own, sealed=sealed)
             sends.append(self.context.send(self.place, body, peer))
         return sends
 

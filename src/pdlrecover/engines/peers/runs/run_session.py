@@ -16,8 +16,14 @@ from pdlrecover.engines.peers.protocol import effects as e
 from pdlrecover.engines.peers.protocol import step_memory as memory
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.dealing import Dealt
-from pdlrecover.engines.peers.protocol.messages import MAX_ENTRIES, Held, LogEntry
-from pdlrecover.engines.peers.protocol.previous_step import recall_previous
+from pdlrecover.engines.peers.protocol.messages import (
+    MAX_ENTRIES,
+    Held,
+    LogEntry,
+    SubSecret,
+    choice_of,
+)
+from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES, RunProtocol
 from pdlrecover.engines.peers.protocol.tasks import Task
 from pdlrecover.engines.peers.runs.driver import Driver
@@ -72,7 +78,7 @@ class RunSession:
             if self.driver.at is not None:
                 last = step, self.driver.at
             if step == len(log) - 1:
-                self._recall_previous(entry)
+                self.protocol.previous = self._recall_previous(self.task, entry)
             self.protocol.replay(entry)
             self.task = self.driver.answer(entry)
         if last and not np.array_equal(self._store.asked_at(self._run, last[0]), last[1]):
@@ -104,19 +110,23 @@ class RunSession:
         saved = self._store.promised(self._run, memory.PROMISE_NAME)
         return memory.PROMISE.decode(saved) if saved else None
 
-    def _recall_previous(self, entry: LogEntry) -> None:
-        """Find again what this peer said in the last step that the store has."""
-        protocol, task, promise, spoken = self.protocol, self.task, self._promise(), None
-        if task is None:
-            return
+    def _recall_previous(self, task: Task, entry: LogEntry) -> PreviousStep:
+        """Return what this peer said in the last step of the store, as far as it can be had."""
+        protocol, promise, spoken = self.protocol, self._promise(), None
         if promise and promise.step == protocol.step:
             spoken = promise.now
         elif promise and promise.step == protocol.step + 1:
             spoken = promise.before
+        if task.kind is None:
+            values = task.sub_secret({})
+        elif task.kind.masks:
+            values = spoken.sub_secret if spoken else None
+        else:
+            dealers = [held.dealer for held in entry.dealers]
+            values = self._store.shares(self._run, protocol.step, dealers)
+        part = None if values is None else SubSecret(choice=choice_of(entry.dealers), values=values)
         place = protocol.context.place(protocol.step, protocol.log, task.asked, task.round)
-        protocol.previous = recall_previous(
-            self._store, protocol.context, task, place, entry, spoken
-        )
+        return PreviousStep(place=place, spoken=spoken, sub_secret=part)
 
     def _begin(
         self, now: float, memory: memory.Promise | None = None, rows: Sequence[memory.Row] = ()
