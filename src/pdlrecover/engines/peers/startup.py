@@ -79,8 +79,7 @@ class PeerFiles:
         self, archive: Archive, *, metrics_port: int | None = None, limits: Limits | None = None
     ) -> Peer:
         """Return the peer, ready to run on its history."""
-        key, certificate = self.identity.tls_pem()
-        members = self.membership.peers
+        members, (key, certificate) = self.membership.peers, self.identity.tls_pem()
         tls = Tls(
             authority=b"".join(member.certificate_pem for member in members),
             certificate=certificate,
@@ -93,7 +92,7 @@ class PeerFiles:
             membership=self.membership,
             model=self.model,
             data=self.data,
-            crypto=Keyring.of(self.identity, members),
+            crypto=Keyring.of_peer(self.identity, members),
             store=archive,
             folder=self.folder,
             attack=self.attack,
@@ -129,8 +128,9 @@ def verified(history: Path, key: StorageKey) -> dict[str, Verification]:
 def look_through(history: Path, key: StorageKey) -> None:
     """Refuse a history whose public part is damaged; say it if only shares are."""
     for name, found in verified(history, key).items():
-        LOG.info("history of %s: %s rounds, %s", name, found.rounds, _found(found))
-        lost = [d for d in found.damage if d.kind not in (Kind.SHARE,)]
+        state = "all whole" if found.sound else f"{len(found.damage)} records damaged"
+        LOG.info("history of %s: %s rounds, %s", name, found.rounds, state)
+        lost = [damage for damage in found.damage if damage.kind is not Kind.SHARE]
         for damage in found.damage:
             LOG.warning("history of %s: %s", name, damage)
         if lost:
@@ -140,10 +140,6 @@ def look_through(history: Path, key: StorageKey) -> None:
                 "or move it away: what is public then comes from the other peers, and this peer "
                 "counts as absent in its past rounds"
             )
-
-
-def _found(found: Verification) -> str:
-    return "all whole" if found.sound else f"{len(found.damage)} records damaged"
 
 
 def check_drill(attack: str | None) -> None:

@@ -14,7 +14,7 @@ import json
 
 from pdlrecover.engines.peers.federation.membership import Membership, differing_facts
 from pdlrecover.engines.peers.protocol import codec
-from pdlrecover.engines.peers.protocol.effects import Blame, Note, Send
+from pdlrecover.engines.peers.protocol.effects import Blame, Note, Reaction
 from pdlrecover.engines.peers.protocol.messages import NOTHING, Terms
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.errors import CodecError
@@ -40,7 +40,7 @@ class Disagreement:
         """Say whether a message is of another federation file than this peer's."""
         return codec.peek_federation(data) != self._context.federation
 
-    def receive(self, data: bytes, source: int, now: float) -> list[Send | Blame | Note]:
+    def receive(self, data: bytes, source: int, now: float) -> list[Reaction]:
         """Take a message of another federation file."""
         try:
             envelope = codec.decode(data)
@@ -50,7 +50,7 @@ class Disagreement:
         signed = crypto.verify(source, envelope.signed, envelope.signature)
         if header.sender != source or not signed:
             return [Blame(peer=source, what="sent a forged message of another federation")]
-        effects: list[Send | Blame | Note] = []
+        effects: list[Reaction] = []
         if now >= self._sent_at.get(source, -AGAIN) + AGAIN:
             self._sent_at[source] = now
             place = self._context.place(0, NOTHING, NOTHING, 0)
@@ -70,8 +70,9 @@ class Disagreement:
             return Blame(peer=source, what="sent what is no federation file")
         found = [repr(text)[1:-1][:200] for text in differing]  # it goes to logs and terminals
         self.found[source] = found[:MOST]
-        facts: dict[str, object] = {"peer": source, "differences": found[:MOST]}
         more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-        name = self._context.name(source)
-        text = f"{name} has another federation file: {'; '.join(found[:MOST])}{more}"
-        return Note(text=f"{text}; compare the files, and sign the same one", facts=facts)
+        text = (
+            f"{self._context.name(source)} has another federation file: "
+            f"{'; '.join(found[:MOST])}{more}; compare the files, and sign the same one"
+        )
+        return Note(text=text, facts={"peer": source, "differences": found[:MOST]})

@@ -9,10 +9,10 @@ import json
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pdlrecover.engines.peers.folder import EVIDENCE
 from pdlrecover.engines.peers.operator.status import BlameStatus
@@ -73,18 +73,15 @@ class Misconduct:
     ) -> None:
         """Take note of what a peer did; its evidence is kept once for each run and step."""
         self.counts["blames"] += 1
-        proven = bool(evidence)
-        facts: dict[str, object] = {"peer": peer, "what": what, "proven": proven}
+        facts: dict[str, Any] = {"peer": peer, "what": what, "proven": bool(evidence)}
         name = self._names[peer]
-        self.blames.append(
-            BlameStatus(peer=peer, what=what, proven=proven, time=time.time(), name=name)
-        )
+        self.blames.append(BlameStatus(**facts, time=time.time(), name=name))
         self.log(logging.WARNING, peer, f"{name} {what}", facts)
-        if evidence:
-            self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
-        else:
+        if not evidence:
             self._note(_NAMED, self.named, peer, what, KEPT_NAMES)
-        if evidence and (peer, what, step) not in self._evidence:
+            return
+        self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
+        if (peer, what, step) not in self._evidence:
             self._evidence.add((peer, what, step))
             self._keep_evidence(peer, evidence)
 
@@ -93,7 +90,7 @@ class Misconduct:
         level: int,
         peer: int,
         text: str,
-        facts: dict[str, object],
+        facts: Mapping[str, Any],
         error: Exception | None = None,
     ) -> None:
         """Log what a peer did, but not so often that it fills the log."""
