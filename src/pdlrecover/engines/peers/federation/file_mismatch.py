@@ -7,7 +7,7 @@ Rules:
 - Whoever gets that names the fields that differ, once for every other file. Nobody gives in: people
   compare the files, and all sign the same one.
 - Everything in a federation file is public among its peers, and only a peer that both files know
-  can say so much: the transport has checked its certificate, and its signature is checked here.
+  can send this: the transport has checked its certificate, and its signature is checked here.
 """
 
 import json
@@ -32,7 +32,7 @@ class Disagreement:
         self._context = context
         self._facts = json.dumps(membership.facts())
         self._sent_at: dict[int, float] = {}
-        self._heard: dict[int, bytes] = {}
+        self._seen: dict[int, bytes] = {}
         self.found: dict[int, list[str]] = {}
         """By peer: where its file differs from this peer's."""
 
@@ -55,8 +55,8 @@ class Disagreement:
             self._sent_at[source] = now
             place = self._context.place(0, NOTHING, NOTHING, 0)
             effects.append(self._context.send(place, Terms(facts=self._facts.encode()), source))
-        if isinstance(envelope.body, Terms) and self._heard.get(source) != header.federation:
-            self._heard[source] = header.federation
+        if isinstance(envelope.body, Terms) and self._seen.get(source) != header.federation:
+            self._seen[source] = header.federation
             effects.append(self._compare(source, envelope.body))
         return effects
 

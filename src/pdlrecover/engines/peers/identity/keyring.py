@@ -17,10 +17,10 @@ class Signers:
     def __init__(self, keys: Sequence[Ed25519PublicKey]) -> None:
         self._keys = tuple(keys)
 
-    @classmethod
-    def of(cls, members: Sequence[Member]) -> "Signers":
+    @staticmethod
+    def of(members: Sequence[Member]) -> "Signers":
         """Return the signing keys of a federation's members."""
-        return cls([member.signing_key for member in members])
+        return Signers([member.signing_key for member in members])
 
     def verify(self, peer: int, data: bytes, signature: bytes) -> bool:
         """Say whether a peer signed this."""

@@ -106,19 +106,19 @@ class Ballot:
         """Say whether a view is one that an honest peer may be in."""
         return 0 <= view <= self.view + MAX_VIEWS
 
-    def hear_proposal(self, sender: int, proposal: Proposal) -> None:
+    def take_proposal(self, sender: int, proposal: Proposal) -> None:
         """Take a proposal of a view's leader; the first one counts."""
         if self.is_near(proposal.view) and sender == self.leader(proposal.view):
             self._proposals.setdefault(proposal.view, proposal)
-            self.hear_view(sender, max(proposal.view, self._views.get(sender, 0)))
+            self.take_view(sender, max(proposal.view, self._views.get(sender, 0)))
 
-    def hear_vote(self, sender: int, vote: Vote) -> None:
+    def take_vote(self, sender: int, vote: Vote) -> None:
         """Take a vote; the first one for its purpose counts."""
         if self.is_near(vote.view):
             self._votes[vote.view, vote.final].setdefault(sender, vote.choice)
-            self.hear_view(sender, max(vote.view, self._views.get(sender, 0)))
+            self.take_view(sender, max(vote.view, self._views.get(sender, 0)))
 
-    def hear_view(self, sender: int, view: int) -> None:
+    def take_view(self, sender: int, view: int) -> None:
         """Take the view that a peer is in; follow once more peers than may lie are ahead."""
         self._views[sender] = min(view, self.view + MAX_VIEWS)
         reached = sorted(self._views.values(), reverse=True)

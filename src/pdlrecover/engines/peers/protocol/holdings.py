@@ -39,7 +39,7 @@ class Holdings:
         self._saved: set[int] = set()
         self._held: dict[int, m.Held] = {}
         self._statements: dict[int, bytes] = {}
-        self._heard: dict[int, tuple[bytes, bytes]] = {}
+        self._stated: dict[int, tuple[bytes, bytes]] = {}
         """A digest and a statement for each dealer, by its dealing or others' receipts."""
         self._receipts: dict[int, frozenset[m.Held]] = {}
         self._cheats: set[int] = set()
@@ -207,7 +207,7 @@ class Holdings:
     def _hold(self, held: m.Held, statement: bytes, row: Elements) -> None:
         self._held[held.dealer], self._statements[held.dealer] = held, statement
         self._rows[held.dealer] = row
-        self._heard[held.dealer] = held.digest, statement
+        self._stated[held.dealer] = held.digest, statement
 
     def _has_stated(self, dealer: int, digest: bytes, statement: bytes) -> bool:
         """Say whether a dealer signed that its public part has this digest."""
@@ -223,13 +223,13 @@ class Holdings:
         """
         if dealer not in self._context.peers or dealer in self._cheats:
             return []
-        known = self._heard.get(dealer)
+        known = self._stated.get(dealer)
         if known and known[0] == digest:
             return []
         if not checked and not self._has_stated(dealer, digest, statement):
             return []
         if known is None:
-            self._heard[dealer] = digest, statement
+            self._stated[dealer] = digest, statement
             return []
         proof = m.Equivocation(accused=dealer, first=known[0] + known[1], second=digest + statement)
         sends = self._context.broadcast(self._place, proof)

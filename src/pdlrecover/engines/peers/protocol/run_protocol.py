@@ -42,7 +42,7 @@ KEPT_PER_SENDER = 24
 KEPT_BYTES = 1 << 26
 """and until they have this many bytes."""
 ANSWER_BYTES = 1 << 24
-"""One message of fetched answers holds about so much."""
+"""About this many bytes of fetched answers go into one message."""
 LONGEST = 1 << 16
 """This many numbers may always be opened in a step, however small the model is."""
 PATIENCE = 64
@@ -104,7 +104,7 @@ class RunProtocol:
         self._attested = {step: log for step, log in self._attested.items() if step > self.step}
         for peer, (step, _) in self._positions.items():
             if step >= self.step - 1:
-                self.current.heard(peer, now)
+                self.current.is_here(peer, now)
         if self._catching_up and self._goals():
             self.current.overtaken()
             self._overtaken_at = now
@@ -147,7 +147,7 @@ class RunProtocol:
         """Take a checked message."""
         header, body, sender = envelope.header, envelope.body, envelope.header.sender
         if self.current and header.step >= self.step:
-            self.current.heard(sender, now)
+            self.current.is_here(sender, now)
         known = self._positions.get(sender)
         if known is None or header.step >= known[0]:
             self._positions[sender] = header.step, header.log
@@ -156,7 +156,7 @@ class RunProtocol:
             case m.Fetch(first=first):
                 effects = [Serve(to=sender, first=first)] if first < self.step else []
             case m.Answers():
-                effects = self._hear_answers(sender, body, now)
+                effects = self._take_answers(sender, body, now)
             case m.Position(reply=reply):
                 effects = [self._tell_position(sender)] if reply else []
                 if reply and header.step == self.step - 1:
@@ -301,7 +301,7 @@ class RunProtocol:
         first = self.step + len(self._fetched)
         return self.context.send(self._place(), m.Fetch(first=first), self._source)
 
-    def _hear_answers(self, sender: int, body: m.Answers, now: float) -> list[Effect]:
+    def _take_answers(self, sender: int, body: m.Answers, now: float) -> list[Effect]:
         """Take fetched answers if they lead to a log that enough peers signed."""
         step = self.current
         if step is None or step.state is not StepState.BEHIND or sender != self._source:

@@ -84,7 +84,7 @@ class Step:
         self._deadline = self._propose_at = self._view_at = float("inf")
         self._deal_again_at = float("inf")
 
-    def heard(self, peer: int, now: float) -> None:
+    def is_here(self, peer: int, now: float) -> None:
         """Wait for this peer, too: it is there."""
         self.holdings.expected.add(peer)
         self._heard_at[peer] = now
@@ -123,13 +123,13 @@ class Step:
                 effects = self.holdings.take_dealing(sender, body)
             case m.Receipt():
                 effects = self.holdings.take_receipt(sender, body)
-                self.ballot.hear_view(sender, body.view)
+                self.ballot.take_view(sender, body.view)
             case m.Proposal() if self._is_leaders(sender, body):
                 effects = self._watch.compare(envelope, body.view)
-                self.ballot.hear_proposal(sender, body)
+                self.ballot.take_proposal(sender, body)
             case m.Vote() if self.ballot.is_near(body.view):
                 effects = self._watch.compare(envelope, body.view, body.final)
-                self.ballot.hear_vote(sender, body)
+                self.ballot.take_vote(sender, body)
             case m.SubSecret() if len(body.values) != self.task.size:
                 effects = [e.Blame(peer=sender, what="sent a sub-secret of the wrong size")]
             case m.SubSecret() if self.sub_secrets.may_take(sender, body.choice):

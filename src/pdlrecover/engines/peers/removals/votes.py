@@ -111,7 +111,7 @@ class Removals:
             method=method,
             accept_differencing=accept_differencing,
             after=self._log,
-            settings=self._recovery.told(),
+            settings=self._recovery.as_line(),
         )
 
     def propose(self, proposal: m.RemovalProposal) -> list[Reaction]:
@@ -168,7 +168,7 @@ class Removals:
         sender, body = envelope.header.sender, envelope.body
         match body:
             case m.RemovalProposal():
-                return self._hear_proposal(sender, body)
+                return self._take_proposal(sender, body)
             case m.Approval(removal=digest) if digest in self.known:
                 return self._count(self.known[digest], sender, envelope.data)
             case m.Approval(removal=digest):
@@ -184,7 +184,7 @@ class Removals:
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
 
-    def _hear_proposal(self, sender: int, body: m.RemovalProposal) -> list[Reaction]:
+    def _take_proposal(self, sender: int, body: m.RemovalProposal) -> list[Reaction]:
         if body.digest in self.known or self._rule is None:
             return []  # while training goes on: it will be said again
         proposed = self._proposed.setdefault(sender, set())
