@@ -7,30 +7,14 @@ from typing import Annotated
 import typer
 
 from pdlrecover.cli.common import FederationFile, Folder
-from pdlrecover.engines.peers.federation.federation_file import (
-    found_federation,
-    load_federation,
-    write_federation,
-)
+from pdlrecover.engines.peers import settings as s
+from pdlrecover.engines.peers.federation import federation_file, signatures
 from pdlrecover.engines.peers.federation.membership import differences
-from pdlrecover.engines.peers.federation.signatures import (
-    add_signature,
-    check_signatures,
-    sign_federation,
-)
 from pdlrecover.engines.peers.folder import IDENTITY, SETTINGS, signatures_path
 from pdlrecover.engines.peers.identity.invitation import invite, read_invitation
 from pdlrecover.engines.peers.identity.member import check_name, split_address
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import VARIABLE, StorageKey
-from pdlrecover.engines.peers.settings import (
-    Data,
-    Drill,
-    History,
-    Listening,
-    PeerSettings,
-    write_settings,
-)
 from pdlrecover.errors import DataError, IdentityError, MembershipError
 from pdlrecover.files import about, read_text, write_whole
 
@@ -72,7 +56,7 @@ def init(
             "under [data] in peer.toml"
         )
     check_drill(drill)
-    network, attack = Listening(listen=listen), Drill(attack=drill)
+    network, attack = s.Listening(listen=listen), s.Drill(attack=drill)
     made = not folder.exists()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -84,12 +68,12 @@ def init(
             with suppress(OSError):
                 folder.rmdir()
         raise
-    history = History(key_file=None if key_file is None else str(key_file.resolve()))
+    history = s.History(key_file=None if key_file is None else str(key_file.resolve()))
     source = str(Path(data).resolve()) if Path(data).exists() else data
-    settings = PeerSettings(
-        data=Data(source=source), history=history, network=network, drill=attack
+    settings = s.PeerSettings(
+        data=s.Data(source=source), history=history, network=network, drill=attack
     )
-    write_whole(folder / SETTINGS, write_settings(settings), IdentityError)
+    write_whole(folder / SETTINGS, s.write_settings(settings), IdentityError)
     identity = Identity.create(folder / IDENTITY, name)
     invitation = invite(identity, address)
     write_whole(folder / INVITATION, invitation + "\n", IdentityError)
@@ -117,10 +101,10 @@ def federate(
     lines = [line for path in invitations for line in _invited(path)]
     text = read_text(plan, MembershipError)
     with about(f"{plan} with {len(lines)} invitations", MembershipError):
-        membership = found_federation(text, lines)
+        membership = federation_file.found_federation(text, lines)
     if out.exists():
         raise MembershipError(f"{out} exists already; choose another name, or move it away")
-    write_whole(out, write_federation(membership), MembershipError)
+    write_whole(out, federation_file.write_federation(membership), MembershipError)
     typer.echo(f"{out}: {len(membership.peers)} peers, digest {membership.digest.hex()}")
     for peer in membership.peers:
         typer.echo(f"  {peer.id} at {peer.address}")
@@ -137,15 +121,15 @@ def sign(
     ] = None,
 ) -> None:
     """Sign the federation file as this peer, and list who has not signed yet."""
-    membership = load_federation(federation)
-    own = sign_federation(Identity.load(folder / IDENTITY), membership)
+    membership = federation_file.load_federation(federation)
+    mine = signatures.sign_federation(Identity.load(folder / IDENTITY), membership)
     path = signatures_path(federation)
     text = read_text(path, MembershipError) if path.exists() else ""
-    for each in (own, *(line or [])):
-        text = add_signature(text, each)
-    agreement = check_signatures(membership, text)
+    for each in (mine, *(line or [])):
+        text = signatures.add_signature(text, each)
+    agreement = signatures.check_signatures(membership, text)
     write_whole(path, text, MembershipError)
-    typer.echo(own)
+    typer.echo(mine)
     waiting = (*agreement.missing, *agreement.other)
     left = "everybody has signed"
     if waiting:
@@ -158,7 +142,7 @@ def compare(
     there: Annotated[Path, typer.Argument(help="Another one.")],
 ) -> None:
     """Say which fields of two federation files differ."""
-    found = differences(load_federation(here), load_federation(there))
+    found = differences(*map(federation_file.load_federation, (here, there)))
     for each in found:
         typer.echo(each)
     if found:

@@ -9,16 +9,8 @@ import typer
 from pdlrecover.cli.common import INTERRUPTED, Folder
 from pdlrecover.cli.peer_status import command, current_status
 from pdlrecover.engines.peers.folder import recovered_name
+from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.control import one_removal
-from pdlrecover.engines.peers.operator.status import (
-    DONE,
-    RUNNING,
-    Approved,
-    PeerStatus,
-    Proposed,
-    RemovalStatus,
-    RunStatus,
-)
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.methods import OURS
 
@@ -43,7 +35,7 @@ def propose_removal(
     names = [name.strip() for name in peers.split(",") if name.strip()]
     answer = command(
         folder,
-        Proposed,
+        s.Proposed,
         **{
             "do": "propose-removal",
             "removed": names,
@@ -54,7 +46,7 @@ def propose_removal(
     )
     name = answer.removal[:16]
     typer.echo(name)
-    if answer.outcome == DONE:
+    if answer.outcome == s.DONE:
         typer.echo(f"already recovered: {_model(folder, answer.removal)}", err=True)
     elif answer.outcome is not None:
         typer.echo(f"It has passed; see `pdlrecover peer recover {folder} {name}`", err=True)
@@ -67,8 +59,8 @@ def approve(
     removal: Annotated[str, typer.Argument(help="The removal's name, or how it begins.")],
 ) -> None:
     """Approve a removal; with enough approvals the recovery begins at every kept peer."""
-    name = command(folder, Approved, do="approve", removal=removal).approved
-    status = command(folder, PeerStatus, do="status")
+    name = command(folder, s.Approved, do="approve", removal=removal).approved
+    status = command(folder, s.PeerStatus, do="status")
     chosen = next(each for each in status.removals if each.removal == name)
     typer.echo(f"approved; {len(chosen.approvals)} of {chosen.needed} approvals are here")
 
@@ -95,10 +87,10 @@ def recover(
         if text != last:
             typer.echo(text)
             last = text
-        if run is not None and run.outcome == DONE:
+        if run is not None and run.outcome == s.DONE:
             typer.echo(f"recovered: {_model(folder, chosen.removal)}")
             return
-        if run is not None and run.outcome != RUNNING:
+        if run is not None and run.outcome != s.RUNNING:
             raise typer.Exit(STOPPED)
         if not running:
             raise PlanError(
@@ -113,7 +105,7 @@ def recover(
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _chosen(status: PeerStatus, removal: str | None) -> RemovalStatus:
+def _chosen(status: s.PeerStatus, removal: str | None) -> s.RemovalStatus:
     known = {each.removal: each for each in status.removals}
     return known[one_removal([*known], removal or "")]
 
@@ -122,7 +114,7 @@ def _model(folder: Path, removal: str) -> Path:
     return folder / f"{recovered_name(removal)}.safetensors"
 
 
-def _progress(chosen: RemovalStatus, run: RunStatus | None) -> str:
+def _progress(chosen: s.RemovalStatus, run: s.RunStatus | None) -> str:
     if run is not None:
         return f"round {run.round} of {run.rounds}: {run.outcome}"
     if len(chosen.approvals) >= chosen.needed:

@@ -147,7 +147,9 @@ class Peer:
 
     async def _turn(self) -> None:
         """Wait for what comes next, and deal with it."""
-        event, value = await self._next_event()
+        if self._events.empty():  # what waits is bounded, and comes before the network's turn
+            self._set_alarm()
+        event, value = await self._events.get()
         now = time.monotonic()
         if event == "message":
             source, data = value
@@ -173,15 +175,6 @@ class Peer:
         if now >= self._status_at:
             self._status_at = now + STATUS_SECONDS
             self._write_status()
-
-    async def _next_event(self) -> tuple[str, Any]:
-        """Return what has happened, or `time` when something may be due by the clock.
-
-        What waits already is dealt with before the network gets its turn: it is bounded.
-        """
-        if self._events.empty():
-            self._set_alarm()
-        return await self._events.get()
 
     def _set_alarm(self) -> None:
         """Make sure that there is an event when something is due; one that is early does no harm.
@@ -274,11 +267,11 @@ class Peer:
 
     def _fail(self, run: bytes, error: Exception) -> None:
         """End a run; a store that cannot be written or read any more ends the peer."""
+        text = str(error)
         if not isinstance(error, PDLRecoverError):
             LOG.error("this should not have happened, and is a bug", exc_info=error)
-            self._end(run, f"stopped: {type(error).__name__}: {error}")
-            return
-        self._end(run, f"stopped: {error}")
+            text = f"{type(error).__name__}: {error}"
+        self._end(run, f"stopped: {text}")
         if isinstance(error, HistoryError):
             self._failure = error
             self.stop()
@@ -352,11 +345,10 @@ class Peer:
             return
         self._logged_present[run] = participation.last
         absent = [self.names[peer] for peer in sorted(whole - participation.last)]
-        facts = {"run": run.hex()[:16], "round": participation.since, "without": absent}
+        since = participation.since
+        facts = {"run": run.hex()[:16], "round": since, "without": absent}
         who = f"without {', '.join(absent)} from here on" if absent else "with all peers again"
-        LOG.info(
-            "%s: round %s %s", self.title(run), participation.since, who, extra={"facts": facts}
-        )
+        LOG.info("%s: round %s %s", self.title(run), since, who, extra={"facts": facts})
 
     def _write_status(self) -> None:
         try:
@@ -367,8 +359,7 @@ class Peer:
     def _end(self, run: bytes, how: str) -> None:
         if run not in self.ended:
             self.ended[run] = how
-            facts = {"run": run.hex()[:16]}
-            LOG.info("%s: %s", self.title(run), how, extra={"facts": facts})
+            LOG.info("%s: %s", self.title(run), how, extra={"facts": {"run": run.hex()[:16]}})
             self._write_status()
 
     def _finish(self, run: bytes, session: RunSession) -> None:

@@ -24,7 +24,7 @@ from pdlrecover.engines.peers.settings import Drill, PeerSettings, load_settings
 from pdlrecover.engines.peers.transport.link import Limits, Tls
 from pdlrecover.errors import AttackError, HistoryError, MembershipError
 from pdlrecover.files import about, read_text
-from pdlrecover.history import Verification, verify
+from pdlrecover.history import VaultLayout, Verification, verify
 from pdlrecover.history.sealed.database import DATA
 from pdlrecover.history.sealed.records import Kind
 from pdlrecover.learning import Dataset, FlatModel, models
@@ -63,27 +63,23 @@ class PeerFiles:
         """Open the history, having looked through it."""
         (self.folder / HISTORY).mkdir(mode=0o700, exist_ok=True)
         look_through(self.folder / HISTORY, key)
-        history, peers = self.settings.history, len(self.membership.peers)
-        limit = None if history.limit_gb is None else int(history.limit_gb * 1e9)
-        return Archive(
-            self.folder / HISTORY,
-            key.reveal(),
-            training=training_run(self.membership, self.model),
+        layout = VaultLayout(
             federation=self.membership.run_digest,
+            run=training_run(self.membership, self.model).hex(),
             peer=self.me,
-            peers=peers,
             parameters=self.model.size,
             blocks=self.membership.scheme.quorums.blocks(self.model.size + 1),
-            keep=history.keep,
-            limit=limit,
         )
+        keep, limit_gb = self.settings.history.keep, self.settings.history.limit_gb
+        limit = None if limit_gb is None else int(limit_gb * 1e9)
+        place, peers = self.folder / HISTORY, len(self.membership.peers)
+        return Archive(place, key.reveal(), layout, peers=peers, keep=keep, limit=limit)
 
     def peer(
         self, archive: Archive, *, metrics_port: int | None = None, limits: Limits | None = None
     ) -> Peer:
         """Return the peer, ready to run on its history."""
-        key, certificate = self.identity.tls_pem()
-        members = self.membership.peers
+        members, (key, certificate) = self.membership.peers, self.identity.tls_pem()
         tls = Tls(
             authority=b"".join(member.certificate_pem for member in members),
             certificate=certificate,
@@ -96,7 +92,7 @@ class PeerFiles:
             membership=self.membership,
             model=self.model,
             data=self.data,
-            crypto=Keyring.of(self.identity, members),
+            crypto=Keyring.of_peer(self.identity, members),
             store=archive,
             folder=self.folder,
             attack=self.attack,
@@ -132,8 +128,9 @@ def verified(history: Path, key: StorageKey) -> dict[str, Verification]:
 def look_through(history: Path, key: StorageKey) -> None:
     """Refuse a history whose public part is damaged; say it if only shares are."""
     for name, found in verified(history, key).items():
-        LOG.info("history of %s: %s rounds, %s", name, found.rounds, _found(found))
-        lost = [d for d in found.damage if d.kind not in (Kind.SHARE,)]
+        state = "all whole" if found.sound else f"{len(found.damage)} records damaged"
+        LOG.info("history of %s: %s rounds, %s", name, found.rounds, state)
+        lost = [damage for damage in found.damage if damage.kind is not Kind.SHARE]
         for damage in found.damage:
             LOG.warning("history of %s: %s", name, damage)
         if lost:
@@ -143,10 +140,6 @@ def look_through(history: Path, key: StorageKey) -> None:
                 "or move it away: what is public then comes from the other peers, and this peer "
                 "counts as absent in its past rounds"
             )
-
-
-def _found(found: Verification) -> str:
-    return "all whole" if found.sound else f"{len(found.damage)} records damaged"
 
 
 def check_drill(attack: str | None) -> None:

@@ -25,7 +25,7 @@ def context(me, membership):
         me=me,
         peers=tuple(range(len(NAMES))),
         scheme=membership.scheme,
-        crypto=Keyring.of(IDENTITIES[me], membership.peers),
+        crypto=Keyring.of_peer(IDENTITIES[me], membership.peers),
         federation=membership.digest,
         run=NOTHING,
     )

@@ -30,13 +30,13 @@ def test_a_proposal_that_all_accept_is_settled_in_the_first_view():
     proposal = boxes[0].propose(dealers(0, 1, 2))
     for me, box in boxes.items():
         if me:
-            box.hear_proposal(0, proposal)
+            box.take_proposal(0, proposal)
     for _ in range(2):
         votes = [(me, vote) for me, box in boxes.items() for vote in box.vote(everything)]
         for box in boxes.values():
             for sender, vote in votes:
                 if sender != box.me:
-                    box.hear_vote(sender, vote)
+                    box.take_vote(sender, vote)
     for box in boxes.values():
         box.vote(everything)
         assert box.settled == proposal
@@ -44,67 +44,67 @@ def test_a_proposal_that_all_accept_is_settled_in_the_first_view():
 
 def test_only_the_leader_of_a_view_proposes_in_it():
     box = ballot(3)
-    box.hear_proposal(1, Proposal(view=0, since=-1, dealers=dealers(1)))
+    box.take_proposal(1, Proposal(view=0, since=-1, dealers=dealers(1)))
     assert box.vote(everything) == []
 
 
 def test_who_is_locked_votes_for_another_set_only_when_a_later_quorum_is_shown():
     box = ballot(6)
     first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
-    box.hear_proposal(0, first)
+    box.take_proposal(0, first)
     for peer in range(QUORUM):
-        box.hear_vote(peer, Vote(view=0, final=False, choice=first.choice))
+        box.take_vote(peer, Vote(view=0, final=False, choice=first.choice))
     assert [v.final for v in box.vote(everything)] == [False, True]
     box.next_view()
     other = Proposal(view=1, since=-1, dealers=dealers(2, 3))
-    box.hear_proposal(1, other)
+    box.take_proposal(1, other)
     assert box.vote(everything) == []
     box.next_view()
-    box.hear_proposal(2, Proposal(view=2, since=1, dealers=other.dealers))
+    box.take_proposal(2, Proposal(view=2, since=1, dealers=other.dealers))
     assert box.vote(everything) == []
     for peer in range(QUORUM):
-        box.hear_vote(peer, Vote(view=1, final=False, choice=other.choice))
+        box.take_vote(peer, Vote(view=1, final=False, choice=other.choice))
     assert [v.choice for v in box.vote(everything)] == [other.choice]
 
 
 def test_a_restarted_peer_keeps_its_lock_and_its_votes_and_says_nothing_else_in_their_view():
     box = ballot(6)
     first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
-    box.hear_proposal(0, first)
+    box.take_proposal(0, first)
     for peer in range(QUORUM):
-        box.hear_vote(peer, Vote(view=0, final=False, choice=first.choice))
+        box.take_vote(peer, Vote(view=0, final=False, choice=first.choice))
     box.vote(everything)
     again = ballot(6)
     again.restore(box.record())
     assert again.view == 1
     assert again.cast == box.cast
-    again.hear_proposal(1, Proposal(view=1, since=-1, dealers=dealers(2)))
+    again.take_proposal(1, Proposal(view=1, since=-1, dealers=dealers(2)))
     assert again.vote(everything) == []
 
 
 def test_a_set_that_a_peer_voted_for_first_can_be_settled_there_after_a_crash():
     box = ballot(6)
     first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
-    box.hear_proposal(0, first)
+    box.take_proposal(0, first)
     assert [vote.final for vote in box.vote(everything)] == [False]
     again = ballot(6)
     again.restore(box.record())
     for peer in range(QUORUM):
-        again.hear_vote(peer, Vote(view=0, final=True, choice=first.choice))
+        again.take_vote(peer, Vote(view=0, final=True, choice=first.choice))
     again.vote(everything)
     assert again.settled == first
 
 
 def test_a_set_is_settled_in_the_view_of_the_votes_whichever_proposal_of_it_is_known():
     box = ballot(6)
-    box.hear_proposal(1, Proposal(view=1, since=0, dealers=dealers(0, 1)))
+    box.take_proposal(1, Proposal(view=1, since=0, dealers=dealers(0, 1)))
     first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
     for peer in range(QUORUM - 1):
-        box.hear_vote(peer, Vote(view=0, final=True, choice=first.choice))
-    box.hear_vote(QUORUM, Vote(view=1, final=True, choice=first.choice))
+        box.take_vote(peer, Vote(view=0, final=True, choice=first.choice))
+    box.take_vote(QUORUM, Vote(view=1, final=True, choice=first.choice))
     box.vote(everything)
     assert box.settled is None
-    box.hear_vote(QUORUM - 1, Vote(view=0, final=True, choice=first.choice))
+    box.take_vote(QUORUM - 1, Vote(view=0, final=True, choice=first.choice))
     box.vote(everything)
     assert box.settled.dealers == first.dealers
 
@@ -133,28 +133,28 @@ def test_nobody_leaves_a_view_alone_and_everybody_follows_more_peers_than_may_li
     box = ballot(6)
     here = range(QUORUM)
     for peer in range(QUORUM - 2):
-        box.hear_view(peer, 0)
+        box.take_view(peer, 0)
     assert not box.may_leave(here)
-    box.hear_view(QUORUM - 2, 0)
+    box.take_view(QUORUM - 2, 0)
     assert box.may_leave(here)
     assert not box.may_leave(list(here)[1:])  # one of them has not been heard from lately
-    box.hear_view(0, 1000)
+    box.take_view(0, 1000)
     assert box.view == 0  # one may lie
-    box.hear_view(1, 12)
+    box.take_view(1, 12)
     assert box.view == 12
-    box.hear_view(1, 1 << 30)
+    box.take_view(1, 1 << 30)
     assert box.view == MAX_VIEWS
     assert not box.may_leave(here)
-    box.hear_view(1, 3)  # it was restarted, and is further back
+    box.take_view(1, 3)  # it was restarted, and is further back
     assert box.view == MAX_VIEWS
 
 
 def test_a_lock_survives_with_its_set_which_is_proposed_and_voted_for_though_a_dealer_cheated():
     box = ballot(6)
     first = Proposal(view=0, since=-1, dealers=dealers(0, 1))
-    box.hear_proposal(0, first)
+    box.take_proposal(0, first)
     for peer in range(QUORUM):
-        box.hear_vote(peer, Vote(view=0, final=False, choice=first.choice))
+        box.take_vote(peer, Vote(view=0, final=False, choice=first.choice))
     box.vote(everything)
     again = ballot(6)
     again.restore(box.record())
@@ -238,8 +238,8 @@ def settled_in(seed):
         else:
             me, sender, body = flying.pop(rng.randrange(len(flying)))
             if isinstance(body, Proposal):
-                boxes[me].hear_proposal(sender, body)
+                boxes[me].take_proposal(sender, body)
             elif not body.final or rng.random() >= deaf[me]:
-                boxes[me].hear_vote(sender, body)
+                boxes[me].take_vote(sender, body)
         act(me)
     return settled

@@ -67,7 +67,7 @@ def blamed_for(network, word):
 
 def proven_by(network, peer):
     """Return against whom a peer's evidence is one to whoever has the public keys only."""
-    verify = Signers([key for key, _ in KEYS[0]._public]).verify
+    verify = Signers(KEYS[0]._keys).verify
     scheme = network.sessions[peer].protocol.context.scheme
     kept = [blame for blame in network.blames.get(peer, []) if blame.evidence]
     found = [evidence.proven(scheme, verify, blame.evidence)[0] for blame in kept]

@@ -14,7 +14,7 @@ from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.errors import CodecError, MessageError
 from pdlrecover.sharing import Scheme
 
-SIGNERS = Signers([key for key, _ in KEYS[0]._public])
+SIGNERS = Signers(KEYS[0]._keys)
 SCHEME = Scheme.for_peers(PEERS, TOLERANCE)
 PACKED = Scheme.for_peers(PEERS, Tolerance(colluders=1, dropouts=1))
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +13,15 @@ from pdlrecover.engines.peers.protocol.messages import Held, Proposal, Vote
 from pdlrecover.engines.peers.protocol.step_memory import (
     KEPT_ROW,
     PROMISE,
-    KeptRow,
     Promise,
     Row,
     Spoken,
 )
 from pdlrecover.errors import HistoryError
 
-ROW = Row(held=Held(dealer=3, digest=b"e" * 32), statement=b"s" * 64, values=np.arange(5))
-WHOLE, NOTE = KeptRow.of(ROW, 12, whole=True), KeptRow.of(ROW, 12, whole=False)
+HELD_ROW = Held(dealer=3, digest=b"e" * 32)
+ROW = Row(step=12, held=HELD_ROW, statement=b"s" * 64, values=np.arange(5))
+NOTE = replace(ROW, values=None)
 PROPOSALS = st.builds(Proposal, view=VIEW, since=VIEW, dealers=HELD)
 VOTES = st.builds(Vote, view=VIEW, final=st.booleans(), choice=DIGEST)
 BALLOTS = st.builds(
@@ -43,7 +44,7 @@ PROMISES = st.builds(
     before=st.none() | SPOKEN,
 )
 ROWS = st.builds(
-    KeptRow,
+    Row,
     step=st.integers(0, 1 << 40),
     held=st.builds(Held, dealer=st.integers(0, 0xFFFF), digest=DIGEST),
     statement=SIGNATURE,
@@ -58,18 +59,18 @@ def same(found):
 
 
 def test_a_row_that_is_kept_whole_needs_nothing_else():
-    same(KEPT_ROW.decode(KEPT_ROW.encode(WHOLE)).restored(lambda held: 1 / 0))
+    same(KEPT_ROW.decode(KEPT_ROW.encode(ROW)).restored(lambda held: 1 / 0))
 
 
 def test_a_row_that_is_kept_elsewhere_is_found_by_its_dealing():
     note = KEPT_ROW.encode(NOTE)
-    assert len(note) < len(KEPT_ROW.encode(WHOLE))
+    assert len(note) < len(KEPT_ROW.encode(ROW))
     same(KEPT_ROW.decode(note).restored({ROW.held: ROW.values}.get))
 
 
 def test_a_row_that_was_lost_elsewhere_is_none():
     other = Held(dealer=3, digest=b"x" * 32)
-    assert KEPT_ROW.decode(KEPT_ROW.encode(NOTE)).restored({other: ROW.values}.get) is None
+    assert KEPT_ROW.decode(KEPT_ROW.encode(NOTE)).restored({other: ROW.values}.get).values is None
 
 
 @given(RECORDS)
@@ -102,7 +103,7 @@ def test_garbage_raises_one_error_only(data):
 
 
 def test_a_record_of_a_later_version_or_another_kind_is_refused():
-    data = KEPT_ROW.encode(WHOLE)
+    data = KEPT_ROW.encode(ROW)
     with pytest.raises(HistoryError, match="is of version 2 and kind 2, and version 1"):
         KEPT_ROW.decode(data[:4] + b"\2" + data[5:])
     with pytest.raises(HistoryError, match="kind 1 are expected"):

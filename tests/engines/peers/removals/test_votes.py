@@ -30,7 +30,7 @@ def removals(me, store=None, log=LOG):
 
 def removal(removed=(5, 6), **arguments):
     defaults = {"reason": "malicious", "method": "pdlrecover", "accept_differencing": False}
-    defaults["settings"] = RECOVERY.told()
+    defaults["settings"] = RECOVERY.as_line()
     return m.RemovalProposal(removed=tuple(removed), after=LOG, **{**defaults, **arguments})
 
 
@@ -313,7 +313,7 @@ def test_each_removed_peer_is_named_once(removed):
 
 
 def test_settings_are_part_of_a_removals_name_and_stay_as_they_were_proposed():
-    store, told = MemoryStore(), Recovery(period=5, buffer=2).told()
+    store, told = MemoryStore(), Recovery(period=5, buffer=2).as_line()
     recovery = Recovery(period=5, buffer=2)
     peers = {me: large(me, store if me == 0 else None, recovery=recovery) for me in range(8)}
     proposal = removal((6, 7), settings=told)
@@ -321,7 +321,7 @@ def test_settings_are_part_of_a_removals_name_and_stay_as_they_were_proposed():
     assert not pass_it(peers, proposal)
     changed = large(0, store, recovery=Recovery(period=4, buffer=2))
     (passed,) = changed.passed()
-    assert Recovery.heard(passed.proposal.settings) == Recovery(period=5, buffer=2)
+    assert Recovery.from_line(passed.proposal.settings) == Recovery(period=5, buffer=2)
     with pytest.raises(PlanError, match="other settings of recovery"):
         changed.propose(removal((5, 6), settings=told))
 
@@ -435,7 +435,7 @@ PROPOSALS = st.builds(
     method=st.one_of(st.sampled_from(["pdlrecover", "retrain"]), METHOD),
     accept_differencing=st.booleans(),
     after=st.sampled_from([LOG, LOG, LOG, bytes(32)]),
-    settings=st.sampled_from([RECOVERY.told(), RECOVERY.told(), "😀" * 250]),
+    settings=st.sampled_from([RECOVERY.as_line(), RECOVERY.as_line(), "😀" * 250]),
 )
 
 

@@ -8,7 +8,7 @@ from memory import MemoryStore
 from pdlrecover.engines.peers.protocol.messages import NOTHING, Held, LogEntry
 from pdlrecover.engines.peers.runs.archive import Archive
 from pdlrecover.errors import HistoryError
-from pdlrecover.history import verify
+from pdlrecover.history import VaultLayout, verify
 from pdlrecover.history.sealed import journal
 from pdlrecover.history.sealed.records import Kind, placed, share_key
 
@@ -16,9 +16,10 @@ RUN, OTHER = b"r" * 32, b"o" * 32
 KEY = bytes(range(32))
 
 
-def archive(folder, **arguments):
-    layout = {"federation": b"f" * 32, "peer": 1, "peers": 3, "parameters": 4, "blocks": 2}
-    return Archive(folder, KEY, training=RUN, **{**layout, **arguments})
+def archive(folder, peers=3, keep=None, limit=None, **sizes):
+    layout = {"federation": b"f" * 32, "run": RUN.hex(), "peer": 1, "parameters": 4, "blocks": 2}
+    layout = VaultLayout(**{**layout, **sizes})
+    return Archive(folder, KEY, layout, peers=peers, keep=keep, limit=limit)
 
 
 def entry(step):

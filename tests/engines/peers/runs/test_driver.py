@@ -8,6 +8,7 @@ from pdlrecover import Tolerance
 from pdlrecover.engines.peers.protocol.effects import Note
 from pdlrecover.engines.peers.runs.archive import Archive
 from pdlrecover.errors import PlanError
+from pdlrecover.history import VaultLayout
 
 ROUNDS = 14
 TOLERANCE = Tolerance(colluders=1, dropouts=2)
@@ -136,12 +137,14 @@ def test_retraining_works_where_only_the_last_rounds_and_the_first_are_kept(tmp_
         Archive(
             tmp_path / str(peer),
             bytes(32),
-            training=TRAINING,
-            federation=FEDERATION,
-            peer=peer,
+            VaultLayout(
+                federation=FEDERATION,
+                run=TRAINING.hex(),
+                peer=peer,
+                parameters=code.length - 1,
+                blocks=setup.scheme.quorums.blocks(code.length),
+            ),
             peers=6,
-            parameters=code.length - 1,
-            blocks=setup.scheme.quorums.blocks(code.length),
             keep=2,
         )
         for peer in range(6)

@@ -7,14 +7,14 @@ Rules:
 - Whoever gets that names the fields that differ, once for every other file. Nobody gives in: people
   compare the files, and all sign the same one.
 - Everything in a federation file is public among its peers, and only a peer that both files know
-  can say so much: the transport has checked its certificate, and its signature is checked here.
+  can send this: the transport has checked its certificate, and its signature is checked here.
 """
 
 import json
 
 from pdlrecover.engines.peers.federation.membership import Membership, differing_facts
 from pdlrecover.engines.peers.protocol import codec
-from pdlrecover.engines.peers.protocol.effects import Blame, Note, Send
+from pdlrecover.engines.peers.protocol.effects import Blame, Note, Reaction
 from pdlrecover.engines.peers.protocol.messages import NOTHING, Terms
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.errors import CodecError
@@ -32,7 +32,7 @@ class Disagreement:
         self._context = context
         self._facts = json.dumps(membership.facts())
         self._sent_at: dict[int, float] = {}
-        self._heard: dict[int, bytes] = {}
+        self._seen: dict[int, bytes] = {}
         self.found: dict[int, list[str]] = {}
         """By peer: where its file differs from this peer's."""
 
@@ -40,7 +40,7 @@ class Disagreement:
         """Say whether a message is of another federation file than this peer's."""
         return codec.peek_federation(data) != self._context.federation
 
-    def receive(self, data: bytes, source: int, now: float) -> list[Send | Blame | Note]:
+    def receive(self, data: bytes, source: int, now: float) -> list[Reaction]:
         """Take a message of another federation file."""
         try:
             envelope = codec.decode(data)
@@ -50,13 +50,13 @@ class Disagreement:
         signed = crypto.verify(source, envelope.signed, envelope.signature)
         if header.sender != source or not signed:
             return [Blame(peer=source, what="sent a forged message of another federation")]
-        effects: list[Send | Blame | Note] = []
+        effects: list[Reaction] = []
         if now >= self._sent_at.get(source, -AGAIN) + AGAIN:
             self._sent_at[source] = now
             place = self._context.place(0, NOTHING, NOTHING, 0)
             effects.append(self._context.send(place, Terms(facts=self._facts.encode()), source))
-        if isinstance(envelope.body, Terms) and self._heard.get(source) != header.federation:
-            self._heard[source] = header.federation
+        if isinstance(envelope.body, Terms) and self._seen.get(source) != header.federation:
+            self._seen[source] = header.federation
             effects.append(self._compare(source, envelope.body))
         return effects
 
@@ -70,8 +70,9 @@ class Disagreement:
             return Blame(peer=source, what="sent what is no federation file")
         found = [repr(text)[1:-1][:200] for text in differing]  # it goes to logs and terminals
         self.found[source] = found[:MOST]
-        facts: dict[str, object] = {"peer": source, "differences": found[:MOST]}
         more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-        name = self._context.name(source)
-        text = f"{name} has another federation file: {'; '.join(found[:MOST])}{more}"
-        return Note(text=f"{text}; compare the files, and sign the same one", facts=facts)
+        text = (
+            f"{self._context.name(source)} has another federation file: "
+            f"{'; '.join(found[:MOST])}{more}; compare the files, and sign the same one"
+        )
+        return Note(text=text, facts={"peer": source, "differences": found[:MOST]})

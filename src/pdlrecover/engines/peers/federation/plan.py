@@ -110,15 +110,15 @@ class Recovery:
     def __post_init__(self) -> None:
         _at_least("recovery.min_removed", self.min_removed, 1)
 
-    def told(self) -> str:
+    def as_line(self) -> str:
         """Return what a recovery depends on, as one line: it is part of the recovery's name."""
         facts = {name: value for name, value in asdict(self).items() if name != "min_removed"}
         return json.dumps(facts, sort_keys=True)
 
     @classmethod
-    def heard(cls, told: str) -> "Recovery":
-        """Return the settings that a line tells."""
-        return decode(cls, json.loads(told), MembershipError, where="recovery")
+    def from_line(cls, line: str) -> "Recovery":
+        """Return the settings in a line."""
+        return decode(cls, json.loads(line), MembershipError, where="recovery")
 
     def options(self, rounds: int) -> Options:
         """Return how PDLRecover runs after this number of training rounds."""

@@ -17,10 +17,10 @@ class Signers:
     def __init__(self, keys: Sequence[Ed25519PublicKey]) -> None:
         self._keys = tuple(keys)
 
-    @classmethod
-    def of(cls, members: Sequence[Member]) -> "Signers":
+    @staticmethod
+    def of(members: Sequence[Member]) -> "Signers":
         """Return the signing keys of a federation's members."""
-        return cls([member.signing_key for member in members])
+        return Signers([member.signing_key for member in members])
 
     def verify(self, peer: int, data: bytes, signature: bytes) -> bool:
         """Say whether a peer signed this."""
@@ -33,7 +33,7 @@ class Signers:
         return True
 
 
-class Keyring:
+class Keyring(Signers):
     """Signs and opens as one peer; verifies and seals by number. See `sealing` for how."""
 
     def __init__(
@@ -43,11 +43,12 @@ class Keyring:
         public: Sequence[tuple[Ed25519PublicKey, X25519PublicKey]],
     ) -> None:
         """`public` has everybody's signing and sealing keys, in the order of the peers."""
-        self._signing, self._sealing, self._public = signing, sealing, tuple(public)
-        self._signers = Signers([key for key, _ in self._public])
+        super().__init__([key for key, _ in public])
+        self._signing, self._sealing = signing, sealing
+        self._recipients = [key for _, key in public]
 
     @classmethod
-    def of(cls, identity: Identity, members: Sequence[Member]) -> "Keyring":
+    def of_peer(cls, identity: Identity, members: Sequence[Member]) -> "Keyring":
         """Return an identity's keys, with those of all members of its federation."""
         public = [(member.signing_key, member.sealing_key) for member in members]
         return cls(identity.signing, identity.sealing, public)
@@ -56,13 +57,9 @@ class Keyring:
         """Return this peer's signature."""
         return sign(self._signing, data)
 
-    def verify(self, peer: int, data: bytes, signature: bytes) -> bool:
-        """Say whether a peer signed this."""
-        return self._signers.verify(peer, data, signature)
-
     def seal(self, peer: int, data: bytes, context: bytes) -> bytes:
         """Return what only this peer can open, and only in this context."""
-        return seal(self._public[peer][1], data, context)
+        return seal(self._recipients[peer], data, context)
 
     def unseal(self, data: bytes | memoryview, context: bytes) -> bytes | None:
         """Return what was sealed to this peer, or None if it was not, or is damaged."""

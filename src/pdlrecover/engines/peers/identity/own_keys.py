@@ -11,23 +11,20 @@ that do not belong together, are refused. Nothing secret is in a repr or in an e
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pdlrecover.engines.peers.identity.member import DOMAIN, Member, check_name, peer_id, tls_name
@@ -40,8 +37,7 @@ SALT_BYTES = 16
 
 SIGNING, SEALING, TLS_KEY, TLS_CERTIFICATE = "signing.key", "sealing.key", "tls.key", "tls.crt"
 SALT = "history.salt"
-_MISSING = "restore the folder from a backup"
-
+T = TypeVar("T")
 PrivateKey = Ed25519PrivateKey | X25519PrivateKey | ec.EllipticCurvePrivateKey
 
 
@@ -72,12 +68,12 @@ class Identity:
             address=address,
             signing=self.signing.public_key().public_bytes_raw(),
             sealing=self.sealing.public_key().public_bytes_raw(),
-            certificate=self.certificate.public_bytes(Encoding.DER),
+            certificate=self.certificate.public_bytes(pem.Encoding.DER),
         )
 
     def tls_pem(self) -> tuple[bytes, bytes]:
         """Return the private key and the certificate of its connections, in PEM."""
-        return _pem(self.tls_key), self.certificate.public_bytes(Encoding.PEM)
+        return _pem(self.tls_key), self.certificate.public_bytes(pem.Encoding.PEM)
 
     @classmethod
     def generate(cls, name: str, *, now: datetime | None = None) -> Self:
@@ -98,29 +94,23 @@ class Identity:
     def create(cls, folder: Path, name: str) -> Self:
         """Make new keys for a peer of this name, in a new folder."""
         identity = cls.generate(name)
-        key, certificate = identity.tls_pem()
-        files = {
-            SIGNING: _pem(identity.signing),
-            SEALING: _pem(identity.sealing),
-            TLS_KEY: key,
-            TLS_CERTIFICATE: certificate,
-            SALT: identity.salt.hex().encode(),
-        }
-        create_folder(folder, files)
+        tls = dict(zip((TLS_KEY, TLS_CERTIFICATE), identity.tls_pem(), strict=True))
+        own = {SIGNING: _pem(identity.signing), SEALING: _pem(identity.sealing)}
+        create_folder(folder, {**own, **tls, SALT: identity.salt.hex().encode()})
         return identity
 
     @classmethod
     def load(cls, folder: Path, *, now: datetime | None = None) -> Self:
         """Read the keys in a folder; refuse what others may read, or what does not fit together."""
         check_folder(folder)
-        certificate = _load_certificate(folder / TLS_CERTIFICATE)
+        name, certificate = _load(folder / TLS_CERTIFICATE, _named_certificate)
         identity = cls(
-            name=_name_in(certificate, folder / TLS_CERTIFICATE),
-            signing=_load(folder / SIGNING, Ed25519PrivateKey),
-            sealing=_load(folder / SEALING, X25519PrivateKey),
-            tls_key=_load(folder / TLS_KEY, ec.EllipticCurvePrivateKey),
+            name=name,
+            signing=_load(folder / SIGNING, partial(_key, Ed25519PrivateKey)),
+            sealing=_load(folder / SEALING, partial(_key, X25519PrivateKey)),
+            tls_key=_load(folder / TLS_KEY, partial(_key, ec.EllipticCurvePrivateKey)),
             certificate=certificate,
-            salt=_load_salt(folder / SALT),
+            salt=_load(folder / SALT, _salt),
         )
         if identity.tls_key.public_key() != certificate.public_key():
             raise IdentityError(f"{TLS_KEY} and {TLS_CERTIFICATE} in {folder} are no pair")
@@ -168,48 +158,36 @@ def _certificate(peer: str, key: ec.EllipticCurvePrivateKey, now: datetime) -> x
 
 
 def _pem(key: PrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.NoEncryption())
 
 
-def _load(path: Path, kind: type) -> Any:
-    content = read_file(path, _MISSING)
+def _load(path: Path, read: Callable[[bytes], T]) -> T:
+    """Read a private file; what raises in reading its content is damaged."""
+    missing = "restore the folder from a backup"
+    content = read_file(path, missing)
     try:
-        key = load_pem_private_key(content, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise _damaged(path) from error
+        return read(content)
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound) as error:
+        raise IdentityError(f"{path} is damaged; {missing}") from error
+
+
+def _key(kind: type, content: bytes) -> Any:
+    key = pem.load_pem_private_key(content, password=None)
     if not isinstance(key, kind):
-        raise _damaged(path)
+        raise ValueError(f"this is no {kind.__name__}")
     return key
 
 
-def _load_certificate(path: Path) -> x509.Certificate:
-    content = read_file(path, _MISSING)
-    try:
-        return x509.load_pem_x509_certificate(content)
-    except ValueError as error:
-        raise _damaged(path) from error
-
-
-def _load_salt(path: Path) -> bytes:
-    content = read_file(path, _MISSING)
-    try:
-        salt = bytes.fromhex(content.decode())
-    except ValueError as error:
-        raise _damaged(path) from error
+def _salt(content: bytes) -> bytes:
+    salt = bytes.fromhex(content.decode())
     if len(salt) != SALT_BYTES:
-        raise _damaged(path)
+        raise ValueError(f"a salt has {SALT_BYTES} bytes")
     return salt
 
 
-def _name_in(certificate: x509.Certificate, path: Path) -> str:
-    """Return the peer's name: its id without the fingerprint."""
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        (name,) = names.get_values_for_type(x509.DNSName)
-    except (ValueError, x509.ExtensionNotFound) as error:
-        raise _damaged(path) from error
-    return name.removesuffix(f".{DOMAIN}").rpartition("-")[0]
-
-
-def _damaged(path: Path) -> IdentityError:
-    return IdentityError(f"{path} is damaged; {_MISSING}")
+def _named_certificate(content: bytes) -> tuple[str, x509.Certificate]:
+    """Read a certificate; the peer's name in it is its id without the fingerprint."""
+    found = x509.load_pem_x509_certificate(content)
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    (name,) = names.get_values_for_type(x509.DNSName)
+    return name.removesuffix(f".{DOMAIN}").rpartition("-")[0], found

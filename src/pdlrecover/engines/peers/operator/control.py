@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pdlrecover.engines.peers.folder import STATUS
+from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.metrics import counted
-from pdlrecover.engines.peers.operator.status import (
-    RUNNING,
-    Answer,
-    Approved,
-    MisdeedStatus,
-    PeerStatus,
-    Proposed,
-    RemovalStatus,
-    RunStatus,
-    Stopping,
-)
 from pdlrecover.errors import PlanError
 from pdlrecover.files import write_json
 from pdlrecover.recovery.methods import OURS
@@ -49,14 +39,14 @@ class Control:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
 
-    def command(self, command: dict[str, Any]) -> Answer:
+    def command(self, command: dict[str, Any]) -> s.Answer:
         """Do what the operator asks on the local socket."""
         match command:
             case {"do": "status"}:
                 return self.status()
             case {"do": "stop"}:
                 self._peer.stop()
-                return Stopping()
+                return s.Stopping()
             case {"do": "propose-removal", "removed": list(removed)}:
                 return self._propose(removed, command)
             case {"do": "approve", "removal": str(name)} if name:
@@ -67,7 +57,7 @@ class Control:
                     "accept_differencing), approve (removal) and stop"
                 )
 
-    def _propose(self, removed: list[Any], command: dict[str, Any]) -> Proposed:
+    def _propose(self, removed: list[Any], command: dict[str, Any]) -> s.Proposed:
         peer = self._peer
         self._check_trained()
         proposal = peer.removals.draft(
@@ -78,31 +68,31 @@ class Control:
         )
         peer.say(peer.removals.propose(proposal))
         digest = proposal.digest
-        outcome = peer.ended.get(digest, RUNNING if digest in peer.sessions else None)
-        return Proposed(removal=digest.hex(), outcome=outcome)
+        outcome = peer.ended.get(digest, s.RUNNING if digest in peer.sessions else None)
+        return s.Proposed(removal=digest.hex(), outcome=outcome)
 
-    def _approve(self, name: str) -> Approved:
+    def _approve(self, name: str) -> s.Approved:
         peer = self._peer
         self._check_trained()
         found = one_removal([digest.hex() for digest in peer.removals.known], name)
         peer.say(peer.removals.approve(bytes.fromhex(found)))
-        return Approved(approved=found)
+        return s.Approved(approved=found)
 
     def _check_trained(self) -> None:
         training = self._peer.sessions.get(self._peer.runs.training)
         if training is None or not training.finished:
             raise PlanError("there is nothing to recover yet: the training has not ended here")
 
-    def status(self) -> PeerStatus:
+    def status(self) -> s.PeerStatus:
         """Return where the peer is, for people and for scripts."""
         peer, names, now = self._peer, self._peer.names, time.monotonic()
-        return PeerStatus(
+        return s.PeerStatus(
             federation=peer.runs.membership.name,
             peer=names[peer.runs.me],
             time=time.time(),
             runs={run.hex()[:16]: self._run_status(run) for run in peer.sessions},
             removals=tuple(
-                RemovalStatus(
+                s.RemovalStatus(
                     removal=digest.hex(),
                     removed=tuple(names[p] for p in removal.proposal.removed),
                     reason=removal.proposal.reason,
@@ -142,19 +132,19 @@ class Control:
         """Write the status file."""
         write_json(self._peer.folder / STATUS, msgspec.to_builtins(self.status()))
 
-    def _misdeeds(self, known: Mapping[tuple[int, str], float]) -> tuple[MisdeedStatus, ...]:
+    def _misdeeds(self, known: Mapping[tuple[int, str], float]) -> tuple[s.MisdeedStatus, ...]:
         names = self._peer.names
         return tuple(
-            MisdeedStatus(peer=names[p], what=what, time=at) for (p, what), at in known.items()
+            s.MisdeedStatus(peer=names[p], what=what, time=at) for (p, what), at in known.items()
         )
 
-    def _run_status(self, run: bytes) -> RunStatus:
+    def _run_status(self, run: bytes) -> s.RunStatus:
         peer = self._peer
         session = peer.sessions[run]
         step = session.protocol.current
-        return RunStatus(
+        return s.RunStatus(
             kind="training" if run == peer.runs.training else "recovery",
-            outcome=peer.ended.get(run, RUNNING),
+            outcome=peer.ended.get(run, s.RUNNING),
             step=session.protocol.step,
             round=session.driver.round,
             rounds=peer.runs.rounds,

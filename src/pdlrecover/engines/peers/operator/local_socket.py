@@ -17,7 +17,6 @@ import msgspec
 from pdlrecover.engines.peers.operator.status import Answer
 from pdlrecover.errors import PDLRecoverError, PlanError
 
-"""The local socket, in the peer's folder."""
 MAX_LINE, MAX_ANSWER = 1 << 16, 1 << 26
 
 
@@ -33,11 +32,12 @@ async def serve_control(path: Path, answer: Callable[[dict[str, Any]], Answer]) 
             while line := await reader.readline():
                 try:
                     command = json.loads(line)
-                    found = answer(command) if isinstance(command, dict) else _error("no object")
+                    known = isinstance(command, dict)
+                    found = answer(command) if known else {"error": "no object"}
                 except PDLRecoverError as error:
-                    found = _error(str(error))
+                    found = {"error": str(error)}
                 except ValueError as error:
-                    found = _error(f"not a command: {error}")
+                    found = {"error": f"not a command: {error}"}
                 writer.write(msgspec.json.encode(found) + b"\n")
                 await writer.drain()
         except (ConnectionError, asyncio.LimitOverrunError, ValueError):
@@ -54,10 +54,6 @@ async def serve_control(path: Path, answer: Callable[[dict[str, Any]], Answer]) 
             "a shorter path, on a local disk"
         ) from error
     return await asyncio.start_unix_server(session, sock=bound, limit=MAX_LINE)
-
-
-def _error(what: str) -> dict[str, str]:
-    return {"error": what}
 
 
 def _private_socket(path: Path) -> socket.socket:

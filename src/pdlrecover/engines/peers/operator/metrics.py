@@ -66,12 +66,7 @@ async def serve_metrics(port: int, metrics: Callable[[], dict[str, float]]) -> a
             head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
             writer.write(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
             await writer.drain()
-        except (
-            ConnectionError,
-            asyncio.IncompleteReadError,
-            asyncio.LimitOverrunError,
-            TimeoutError,
-        ):
+        except (ConnectionError, TimeoutError, EOFError, asyncio.LimitOverrunError):
             pass
         finally:
             writer.close()

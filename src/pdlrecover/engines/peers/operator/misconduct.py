@@ -9,14 +9,15 @@ import json
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
 from pdlrecover.engines.peers.folder import EVIDENCE
 from pdlrecover.engines.peers.operator.status import BlameStatus
+from pdlrecover.engines.peers.protocol import forms as f
 from pdlrecover.engines.peers.protocol.contracts import Store
-from pdlrecover.engines.peers.protocol.forms import U16, Many, Number, Record, Text
 from pdlrecover.engines.peers.protocol.stored import StoredForm
 from pdlrecover.files import write_whole
 
@@ -35,9 +36,9 @@ _CAUGHT, _NAMED = "caught", "named"
 class Misdeed:
     """What a peer did, and when first, as it is kept on disk."""
 
-    peer: int
-    what: str
-    time: float
+    peer: f.Peer
+    what: Annotated[str, f.Text(1 << 16)]
+    time: f.Time
 
 
 def _read_version_0(data: bytes) -> tuple[Misdeed, ...]:
@@ -45,10 +46,8 @@ def _read_version_0(data: bytes) -> tuple[Misdeed, ...]:
     return tuple(Misdeed(peer=peer, what=what, time=at) for peer, what, at in json.loads(data))
 
 
-MISDEEDS: StoredForm[tuple[Misdeed, ...]] = StoredForm(
-    kind=4,
-    form=Many(Record(Misdeed, {"peer": U16, "what": Text(1 << 16), "time": Number("<d")}), 1 << 20),
-    read_version_0=_read_version_0,
+MISDEEDS = StoredForm(
+    kind=4, form=f.Many(f.form_of(Misdeed), 1 << 20), read_version_0=_read_version_0
 )
 
 
@@ -74,18 +73,15 @@ class Misconduct:
     ) -> None:
         """Take note of what a peer did; its evidence is kept once for each run and step."""
         self.counts["blames"] += 1
-        proven = bool(evidence)
-        facts: dict[str, object] = {"peer": peer, "what": what, "proven": proven}
+        facts: dict[str, Any] = {"peer": peer, "what": what, "proven": bool(evidence)}
         name = self._names[peer]
-        self.blames.append(
-            BlameStatus(peer=peer, what=what, proven=proven, time=time.time(), name=name)
-        )
+        self.blames.append(BlameStatus(**facts, time=time.time(), name=name))
         self.log(logging.WARNING, peer, f"{name} {what}", facts)
-        if evidence:
-            self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
-        else:
+        if not evidence:
             self._note(_NAMED, self.named, peer, what, KEPT_NAMES)
-        if evidence and (peer, what, step) not in self._evidence:
+            return
+        self._note(_CAUGHT, self.caught, peer, what, KEPT_BLAMES)
+        if (peer, what, step) not in self._evidence:
             self._evidence.add((peer, what, step))
             self._keep_evidence(peer, evidence)
 
@@ -94,7 +90,7 @@ class Misconduct:
         level: int,
         peer: int,
         text: str,
-        facts: dict[str, object],
+        facts: Mapping[str, Any],
         error: Exception | None = None,
     ) -> None:
         """Log what a peer did, but not so often that it fills the log."""

@@ -21,9 +21,12 @@ is the one-shot core of Tendermint (Buchman, Kwon, Milosevic 2018), with the set
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
+from pdlrecover.engines.peers.protocol import forms as f
 from pdlrecover.engines.peers.protocol.messages import Held, Proposal, Vote
 
+MAX_VOTES = 1 << 20
 MAX_VIEWS = 256
 """Votes further ahead than this are not kept, nor is anybody followed further at once."""
 
@@ -39,15 +42,15 @@ def leaders(peers: Sequence[int], present: Sequence[int], step: int) -> tuple[in
 class BallotRecord:
     """What of a ballot must survive a crash."""
 
-    view: int
-    locked_view: int
-    locked: bytes
+    view: f.View
+    locked_view: f.View
+    locked: f.MaybeDigest
     """The choice that the peer is locked on; empty if it is not."""
-    cast: tuple[Vote, ...]
+    cast: Annotated[tuple[Vote, ...], MAX_VOTES]
     valid: Proposal | None
     """The last set that got a quorum of first votes."""
     proposed: Proposal | None
-    voted: tuple[Proposal, ...]
+    voted: Annotated[tuple[Proposal, ...], MAX_VOTES]
     """What the votes are for."""
 
 
@@ -103,19 +106,19 @@ class Ballot:
         """Say whether a view is one that an honest peer may be in."""
         return 0 <= view <= self.view + MAX_VIEWS
 
-    def hear_proposal(self, sender: int, proposal: Proposal) -> None:
+    def take_proposal(self, sender: int, proposal: Proposal) -> None:
         """Take a proposal of a view's leader; the first one counts."""
         if self.is_near(proposal.view) and sender == self.leader(proposal.view):
             self._proposals.setdefault(proposal.view, proposal)
-            self.hear_view(sender, max(proposal.view, self._views.get(sender, 0)))
+            self.take_view(sender, max(proposal.view, self._views.get(sender, 0)))
 
-    def hear_vote(self, sender: int, vote: Vote) -> None:
+    def take_vote(self, sender: int, vote: Vote) -> None:
         """Take a vote; the first one for its purpose counts."""
         if self.is_near(vote.view):
             self._votes[vote.view, vote.final].setdefault(sender, vote.choice)
-            self.hear_view(sender, max(vote.view, self._views.get(sender, 0)))
+            self.take_view(sender, max(vote.view, self._views.get(sender, 0)))
 
-    def hear_view(self, sender: int, view: int) -> None:
+    def take_view(self, sender: int, view: int) -> None:
         """Take the view that a peer is in; follow once more peers than may lie are ahead."""
         self._views[sender] = min(view, self.view + MAX_VIEWS)
         reached = sorted(self._views.values(), reverse=True)

@@ -54,6 +54,11 @@ class Kind:
     degree: int
     masks: bool
 
+    @property
+    def stored(self) -> bool:
+        """Whether each dealer's share is kept, for removals to be possible; a mask is used once."""
+        return not self.masks
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Public:

@@ -4,7 +4,7 @@ Effects are carried out in the order in which they are given: what must be remem
 something is sent stands before it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pdlrecover.engines.peers.protocol.dealing import Dealt
@@ -48,7 +48,6 @@ class Remember:
 class Keep:
     """Keep these rows of a step, durably, before anything that follows is sent."""
 
-    step: int
     rows: tuple[Row, ...]
     stored: bool
     """Whether they will be stored with the step's entry."""
@@ -85,7 +84,7 @@ class Note:
     """Something for the log."""
 
     text: str
-    facts: dict[str, object] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,4 +94,6 @@ class Halt:
     why: str
 
 
+Reaction = Send | Blame | Note
+"""What follows from messages outside of runs: on removals, and on federation files."""
 Effect = Send | Compute | Remember | Keep | Commit | Serve | Blame | Note | Halt

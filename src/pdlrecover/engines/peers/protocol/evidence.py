@@ -10,20 +10,10 @@ Rules:
 from collections.abc import Callable, Sequence
 
 from pdlrecover.engines.peers.protocol import codec, dealing
+from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.dealing import CHECKS, NONCE_BYTES, Kind, Public
 from pdlrecover.engines.peers.protocol.effects import Blame, Effect
 from pdlrecover.engines.peers.protocol.forms import SIGNATURE
-from pdlrecover.engines.peers.protocol.messages import (
-    Body,
-    Dealing,
-    Envelope,
-    Equivocation,
-    Header,
-    Misdealt,
-    Proposal,
-    SubSecret,
-    Vote,
-)
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.errors import CodecError, MessageError
 from pdlrecover.sharing import Scheme
@@ -43,13 +33,13 @@ class EquivocationWatch:
     a cheat makes others send little.
     """
 
-    def __init__(self, context: RunContext, place: Header) -> None:
+    def __init__(self, context: RunContext, place: m.Header) -> None:
         self._context, self._place = context, place
-        self._first: dict[tuple[object, ...], Envelope] = {}
+        self._first: dict[tuple[object, ...], m.Envelope] = {}
         self.caught: set[tuple[int, type]] = set()
         """Who has been proven to contradict itself, and in what kind of message."""
 
-    def compare(self, envelope: Envelope, *purpose: object) -> list[Effect]:
+    def compare(self, envelope: m.Envelope, *purpose: object) -> list[Effect]:
         """Blame a sender that signs two different things for one purpose, and tell the others."""
         kind = envelope.header.sender, type(envelope.body)
         first = self._first.setdefault((*kind, *purpose), envelope)
@@ -58,7 +48,7 @@ class EquivocationWatch:
         self.caught.add(kind)
         return raise_alarm(self._context, self._place, first, envelope)
 
-    def judge(self, envelope: Envelope, body: Equivocation) -> list[Effect]:
+    def judge(self, envelope: m.Envelope, body: m.Equivocation) -> list[Effect]:
         """Look at a proof that a peer contradicts itself; if it is none, blame who sent it."""
         kind = body.accused, subject(body)
         if kind in self.caught:
@@ -71,7 +61,7 @@ class EquivocationWatch:
 
 
 def raise_alarm(
-    context: RunContext, place: Header, first: Envelope, second: Envelope
+    context: RunContext, place: m.Header, first: m.Envelope, second: m.Envelope
 ) -> list[Effect]:
     """Blame the sender of two messages that exclude each other, and pass the proof on."""
     sender = first.header.sender
@@ -79,26 +69,26 @@ def raise_alarm(
     blame = Blame(peer=sender, what=what, evidence=(first.data, second.data))
     if max(len(first.data), len(second.data)) > MAX_PASSED_ON:
         return [blame]
-    proof = Equivocation(accused=sender, first=first.data, second=second.data)
+    proof = m.Equivocation(accused=sender, first=first.data, second=second.data)
     return [blame, *context.broadcast(place, proof)]
 
 
-def subject(body: Equivocation) -> type[Body]:
+def subject(body: m.Equivocation) -> type[m.Body]:
     """Return what kind of words this claims to be about; `Dealing` if about a dealer's statements.
 
     Nothing is checked.
     """
     if len(body.first) == len(body.second) == _STATEMENT_BYTES:
-        return Dealing
+        return m.Dealing
     try:
         return codec.decode_header(body.first)[1]
     except CodecError:
-        return Equivocation
+        return m.Equivocation
 
 
-def equivocates(verify: Verify, header: Header, body: Equivocation) -> bool:
+def equivocates(verify: Verify, header: m.Header, body: m.Equivocation) -> bool:
     """Say whether the accused signed both, and both cannot be honest."""
-    if subject(body) is Dealing:
+    if subject(body) is m.Dealing:
         binding = dealing.binding_of(header, body.accused)
         return body.first[:32] != body.second[:32] and all(
             verify(body.accused, dealing.statement(binding, part[:32]), part[32:])
@@ -115,7 +105,7 @@ def equivocates(verify: Verify, header: Header, body: Equivocation) -> bool:
     )
 
 
-def contradict(verify: Verify, first: Envelope, second: Envelope) -> bool:
+def contradict(verify: Verify, first: m.Envelope, second: m.Envelope) -> bool:
     """Say whether one peer signed both messages, and no honest peer signs both."""
     return (
         _place(first.header) == _place(second.header)
@@ -126,7 +116,7 @@ def contradict(verify: Verify, first: Envelope, second: Envelope) -> bool:
     )
 
 
-def flaw(verify: Verify, kind: Kind, header: Header, body: Misdealt) -> str:
+def flaw(verify: Verify, kind: Kind, header: m.Header, body: m.Misdealt) -> str:
     """Return what is wrong with an accusation; nothing if the dealer did send such a row.
 
     The header is the accuser's.
@@ -158,11 +148,11 @@ def proven(scheme: Scheme, verify: Verify, parts: Sequence[bytes]) -> tuple[int,
         if not verify(each.header.sender, each.signed, each.signature):
             raise MessageError(f"this evidence is not signed by peer {each.header.sender}")
     match [each.body for each in envelopes]:
-        case [Misdealt() as body]:
+        case [m.Misdealt() as body]:
             header = envelopes[0].header
             if any(not flaw(verify, kind, header, body) for kind in _kinds(scheme, body)):
                 return body.dealer, f"dealt peer {header.sender} shares that do not fit"
-        case [Equivocation() as body] if equivocates(verify, envelopes[0].header, body):
+        case [m.Equivocation() as body] if equivocates(verify, envelopes[0].header, body):
             return body.accused, f"signed two different {subject(body).__name__}s for one purpose"
         case [_, _] if contradict(verify, *envelopes):
             what = type(envelopes[0].body).__name__
@@ -170,7 +160,7 @@ def proven(scheme: Scheme, verify: Verify, parts: Sequence[bytes]) -> tuple[int,
     raise MessageError("this evidence proves nothing: an honest peer may have signed all of it")
 
 
-def _kinds(scheme: Scheme, body: Misdealt) -> list[Kind]:
+def _kinds(scheme: Scheme, body: m.Misdealt) -> list[Kind]:
     """Return what may have been dealt, by the length of the row; the statement fits one of it."""
     blocks = max(1, (len(body.private) - NONCE_BYTES) // 8 - CHECKS)
     vector, dot = scheme.quorums.vector_degree, scheme.quorums.dot_degree
@@ -180,17 +170,17 @@ def _kinds(scheme: Scheme, body: Misdealt) -> list[Kind]:
     ]
 
 
-def _place(header: Header) -> tuple[object, ...]:
+def _place(header: m.Header) -> tuple[object, ...]:
     return header.federation, header.run, header.step, header.sender, header.log, header.asked
 
 
-def _purpose(envelope: Envelope) -> tuple[object, ...] | None:
+def _purpose(envelope: m.Envelope) -> tuple[object, ...] | None:
     match envelope.body:
-        case Proposal(view=view):
-            return Proposal, view
-        case Vote(view=view, final=final):
-            return Vote, view, final
-        case SubSecret(choice=choice):
-            return SubSecret, choice
+        case m.Proposal(view=view):
+            return m.Proposal, view
+        case m.Vote(view=view, final=final):
+            return m.Vote, view, final
+        case m.SubSecret(choice=choice):
+            return m.SubSecret, choice
         case _:
             return None

@@ -6,18 +6,20 @@ Rules:
 - Every length and count is checked against its limit, and against the bytes that are there, before
   anything is allocated. Field elements are checked to be elements.
 - Whatever the bytes are, reading gives a value or raises `CodecError`, and nothing else.
+- A record's form follows from the types of its fields, in their order: see `form_of`.
 """
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from types import UnionType
+from typing import Annotated, Any, Protocol, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from pdlrecover.errors import CodecError
-from pdlrecover.field import Q
+from pdlrecover.field import Elements, Integers, Q
 
 MAX_PEERS = 4096
 MAX_ELEMENTS = 1 << 25
@@ -225,7 +227,7 @@ class Maybe:
 
 @dataclass(frozen=True)
 class Record:
-    """The fields of a dataclass, one after the other."""
+    """The fields of a dataclass, one after the other, each in the form of its type."""
 
     make: Callable[..., Any]
     fields: dict[str, Form]
@@ -242,6 +244,34 @@ class Record:
         return self.make(**{name: form.read(reader) for name, form in self.fields.items()})
 
 
-U16, I32, STEP = Number("<H"), Number("<i", (1 << 31) - 1), Number("<Q", 1 << 40)
-DIGEST, SIGNED, FLAG, TEXT = Fixed(32), Fixed(SIGNATURE), Flag(), Text()
-ELEMENTS = Array(0, Q - 1)
+DIGEST, SIGNED, FLAG = Fixed(32), Fixed(SIGNATURE), Flag()
+Peer = Annotated[int, Number("<H")]
+View = Annotated[int, Number("<i", (1 << 31) - 1)]
+StepNumber = Annotated[int, Number("<Q", 1 << 40)]
+Time = Annotated[float, Number("<d")]
+Digest = Annotated[bytes, DIGEST]
+MaybeDigest = Annotated[bytes, Bytes(32, unit=32)]
+Signature = Annotated[bytes, SIGNED]
+SharedValues = Annotated[Elements, Array(0, Q - 1)]
+OpenedValues = Annotated[Integers, Array(-(Q // 2), Q // 2)]
+
+
+def form_of(kind: Any) -> Form:
+    """Return the form of a type: what it is annotated with, or what it is made of.
+
+    A tuple is annotated with the number of its items at most, if that is not `MAX_PEERS`.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        form: Form | int = parts[1]
+        return Many(form_of(get_args(parts[0])[0]), form) if isinstance(form, int) else form
+    if origin is tuple:
+        return Many(form_of(parts[0]), MAX_PEERS)
+    if origin in (Union, UnionType):
+        return Maybe(form_of(parts[0]))
+    if kind in (bool, str):
+        return FLAG if kind is bool else Text()
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise TypeError(f"{kind} has no form: annotate it with one")
+    hints = get_type_hints(kind, include_extras=True)
+    return Record(kind, {name: form_of(hint) for name, hint in hints.items()})

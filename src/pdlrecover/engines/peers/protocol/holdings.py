@@ -17,18 +17,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from pdlrecover.engines.peers.protocol import dealing, evidence
+from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.dealing import Dealt, Public
 from pdlrecover.engines.peers.protocol.effects import Blame, Effect
-from pdlrecover.engines.peers.protocol.messages import (
-    Dealing,
-    Envelope,
-    Equivocation,
-    Header,
-    Held,
-    Misdealt,
-    Proposal,
-    Receipt,
-)
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.step_memory import Row
 from pdlrecover.engines.peers.protocol.tasks import Task
@@ -39,18 +30,18 @@ class Holdings:
     """What is here of one step's dealings."""
 
     def __init__(
-        self, context: RunContext, task: Task, place: Header, present: Iterable[int] = ()
+        self, context: RunContext, task: Task, place: m.Header, present: Iterable[int] = ()
     ) -> None:
         self.expected = set(present)
         """Whose dealings and receipts are waited for: who was there last, or is heard from."""
         self._context, self._task, self._place = context, task, place
         self._rows: dict[int, Elements] = {}
         self._saved: set[int] = set()
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, m.Held] = {}
         self._statements: dict[int, bytes] = {}
-        self._heard: dict[int, tuple[bytes, bytes]] = {}
+        self._stated: dict[int, tuple[bytes, bytes]] = {}
         """A digest and a statement for each dealer, by its dealing or others' receipts."""
-        self._receipts: dict[int, frozenset[Held]] = {}
+        self._receipts: dict[int, frozenset[m.Held]] = {}
         self._cheats: set[int] = set()
         self.own_statement = b""
 
@@ -72,7 +63,7 @@ class Holdings:
         binding, digest = dealing.binding_of(self._place, me), self.digest_of(me, dealt.public)
         self.own_statement = self._context.crypto.sign(dealing.statement(binding, digest))
         row = dealing.own_row(kind, dealt, me)
-        self._hold(Held(dealer=me, digest=digest), self.own_statement, row)
+        self._hold(m.Held(dealer=me, digest=digest), self.own_statement, row)
 
     def digest_of(self, dealer: int, public: Public) -> bytes:
         """Return the digest of a dealer's public part in this step."""
@@ -83,23 +74,24 @@ class Holdings:
         """Return those rows that are held and were not returned here before, to be saved."""
         new = sorted(self._held.keys() - self._saved)
         self._saved.update(new)
+        step, held, said = self._place.step, self._held, self._statements
         return tuple(
-            Row(held=self._held[p], statement=self._statements[p], values=self._rows[p])
-            for p in new
+            Row(step=step, held=held[p], statement=said[p], values=self._rows[p]) for p in new
         )
 
     def restore(self, saved: Iterable[Row]) -> None:
-        """Hold what was saved."""
+        """Hold what was saved, and is not lost."""
         for row in saved:
-            self._hold(row.held, row.statement, row.values)
-            self._saved.add(row.held.dealer)
+            if row.values is not None:
+                self._hold(row.held, row.statement, row.values)
+                self._saved.add(row.held.dealer)
 
     def seal_context(self, dealer: int, recipient: int) -> bytes:
         """Return what a sealed share is bound to."""
         binding = dealing.binding_of(self._place, dealer)
         return b"pdlrecover share" + binding + recipient.to_bytes(2, "little")
 
-    def take_dealing(self, dealer: int, body: Dealing) -> list[Effect]:
+    def take_dealing(self, dealer: int, body: m.Dealing) -> list[Effect]:
         """Judge a dealing, and hold it if it is good."""
         kind, me = self._task.kind, self._context.me
         if kind is None:
@@ -119,7 +111,7 @@ class Holdings:
             return [Blame(peer=dealer, what="sent a share that it did not commit to")]
         row = dealing.row_of(kind, binding, public, me, private)
         if row is None or not dealing.check_public(kind, public):
-            proof = Misdealt(
+            proof = m.Misdealt(
                 dealer=dealer,
                 commitments=body.commitments,
                 proof=body.proof,
@@ -128,10 +120,10 @@ class Holdings:
             )
             sends = self._context.broadcast(self._place, proof)
             return [*self._cheated(dealer, "dealt shares that do not fit", sends[0].data), *sends]
-        self._hold(Held(dealer=dealer, digest=digest), body.statement, row)
+        self._hold(m.Held(dealer=dealer, digest=digest), body.statement, row)
         return []
 
-    def judge_accusation(self, envelope: Envelope, body: Misdealt) -> list[Effect]:
+    def judge_accusation(self, envelope: m.Envelope, body: m.Misdealt) -> list[Effect]:
         """Look at the proof that a dealer cheated the accuser; if it is none, blame that one."""
         kind, dealer, accuser = self._task.kind, body.dealer, envelope.header.sender
         if kind is None or dealer not in self._context.peers:
@@ -146,7 +138,7 @@ class Holdings:
         """Take no dealing of this dealer, which is proven to have dealt in two ways."""
         self._cheats.add(dealer)
 
-    def take_receipt(self, sender: int, body: Receipt) -> list[Effect]:
+    def take_receipt(self, sender: int, body: m.Receipt) -> list[Effect]:
         """Take a receipt, and see whether a dealer signed something else for others."""
         dealers = [held.dealer for held in body.held]
         distinct = dealers == sorted(set(dealers)) and set(dealers) <= set(self._context.peers)
@@ -158,11 +150,11 @@ class Holdings:
             effects += self._compare(held.dealer, held.digest, statement)
         return effects
 
-    def receipt(self, view: int) -> Receipt:
+    def receipt(self, view: int) -> m.Receipt:
         """Return this peer's receipt in a view."""
         held = tuple(self._held[dealer] for dealer in sorted(self._held))
         statements = tuple(self._statements[h.dealer] for h in held)
-        return Receipt(view=view, held=held, statements=statements)
+        return m.Receipt(view=view, held=held, statements=statements)
 
     def lacking_mine(self, *, silent: bool) -> tuple[int, ...]:
         """Return whose receipts lack this peer's dealing; and who is silent so far, if asked."""
@@ -170,7 +162,7 @@ class Holdings:
         others = (p for p in self._context.others if silent or p in receipts)
         return tuple(p for p in others if mine not in receipts.get(p, ()))
 
-    def proposable(self, *, in_time: bool) -> list[Held] | None:
+    def proposable(self, *, in_time: bool) -> list[m.Held] | None:
         """Return the set that a leader should propose, or None if it should wait.
 
         It starts with what a quorum holds, and drops the dealing that the fewest hold until a
@@ -192,12 +184,12 @@ class Holdings:
             chosen.remove(min(chosen, key=lambda held: counts[held]))
         return None
 
-    def accepts(self, proposal: Proposal) -> bool:
+    def accepts(self, proposal: m.Proposal) -> bool:
         """Say whether this peer holds all of a proposed set, and the set is large enough."""
         dealers = [held.dealer for held in proposal.dealers]
         return not self._cheats.intersection(dealers) and self.holds(proposal)
 
-    def holds(self, proposal: Proposal) -> bool:
+    def holds(self, proposal: m.Proposal) -> bool:
         """Say the same of a set that a quorum voted for, whoever was proven to cheat since."""
         dealers = [held.dealer for held in proposal.dealers]
         return (
@@ -206,16 +198,16 @@ class Holdings:
             and all(self._held.get(held.dealer) == held for held in proposal.dealers)
         )
 
-    def rows(self, dealers: tuple[Held, ...]) -> dict[int, Elements] | None:
+    def rows(self, dealers: tuple[m.Held, ...]) -> dict[int, Elements] | None:
         """Return this peer's rows of these dealings; None if it does not hold them all."""
         if any(self._held.get(held.dealer) != held for held in dealers):
             return None
         return {held.dealer: self._rows[held.dealer] for held in dealers}
 
-    def _hold(self, held: Held, statement: bytes, row: Elements) -> None:
+    def _hold(self, held: m.Held, statement: bytes, row: Elements) -> None:
         self._held[held.dealer], self._statements[held.dealer] = held, statement
         self._rows[held.dealer] = row
-        self._heard[held.dealer] = held.digest, statement
+        self._stated[held.dealer] = held.digest, statement
 
     def _has_stated(self, dealer: int, digest: bytes, statement: bytes) -> bool:
         """Say whether a dealer signed that its public part has this digest."""
@@ -231,15 +223,15 @@ class Holdings:
         """
         if dealer not in self._context.peers or dealer in self._cheats:
             return []
-        known = self._heard.get(dealer)
+        known = self._stated.get(dealer)
         if known and known[0] == digest:
             return []
         if not checked and not self._has_stated(dealer, digest, statement):
             return []
         if known is None:
-            self._heard[dealer] = digest, statement
+            self._stated[dealer] = digest, statement
             return []
-        proof = Equivocation(accused=dealer, first=known[0] + known[1], second=digest + statement)
+        proof = m.Equivocation(accused=dealer, first=known[0] + known[1], second=digest + statement)
         sends = self._context.broadcast(self._place, proof)
         return [*self._cheated(dealer, "dealt in two different ways", sends[0].data), *sends]
 

@@ -20,16 +20,20 @@ Rules:
 
 import hashlib
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pdlrecover.field import Elements
+from pdlrecover.engines.peers.protocol import forms as f
 
+MAX_ENTRIES, MAX_FACTS, MAX_EVIDENCE = 4096, 1 << 22, 1 << 20
 EVERYBODY = 0xFFFF
 """The recipient of a message that is for all."""
 NOTHING = bytes(32)
 """The digest of nothing: no choice, no run."""
+Commitments = Annotated[bytes, f.Bytes(32 * f.MAX_PEERS, unit=32)]
+"""One commitment of 32 bytes to each peer's share, in the order of the peers."""
+Evidence = Annotated[bytes, f.Bytes(MAX_EVIDENCE)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,39 +57,38 @@ class Header:
 class Dealing:
     """One dealer's shares: a public part, the same for everybody, and a share for one peer."""
 
-    commitments: bytes
-    """One 32-byte commitment to each peer's share, in the order of the peers."""
-    proof: Elements
+    commitments: Commitments
+    proof: f.SharedValues
     """Random combinations of the blocks, as values at the first peers' points: see `dealing`."""
-    statement: bytes
+    statement: f.Signature
     """The dealer's signature on the digest of this public part, which receipts pass on."""
-    sealed: bytes | memoryview
-    """The share, readable by the recipient only."""
+    sealed: Annotated[bytes | memoryview, f.Bytes(8 * f.MAX_ELEMENTS, stays=True)]
+    """The share, readable by the recipient only: the last field, which a signature leaves out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
     """A dealing that a peer holds: whose, and which public part."""
 
-    dealer: int
-    digest: bytes
+    dealer: f.Peer
+    digest: f.Digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
     """Which dealings the sender holds, with their dealers' statements; and the view it is in."""
 
-    view: int
+    view: f.View
     held: tuple[Held, ...]
-    statements: tuple[bytes, ...]
+    statements: tuple[f.Signature, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
     """The leader of a view proposes whose dealings are added up."""
 
-    view: int
-    since: int
+    view: f.View
+    since: f.View
     """The earlier view in which this set got a quorum of first votes; −1 if there is none."""
     dealers: tuple[Held, ...]
 
@@ -99,17 +102,17 @@ class Proposal:
 class Vote:
     """A first vote ("I hold all of it"), or a final one ("a quorum holds all of it")."""
 
-    view: int
+    view: f.View
     final: bool
-    choice: bytes
+    choice: f.Digest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SubSecret:
     """The sender's share of what is opened, for the set of dealers that was agreed."""
 
-    choice: bytes
-    values: Elements
+    choice: f.Digest
+    values: f.SharedValues
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +127,7 @@ class Position:
 class Fetch:
     """Asks for the public answers of steps from `first` on."""
 
-    first: int
+    first: f.StepNumber
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,7 +135,7 @@ class LogEntry:
     """What a step left in the public log: whose dealings were added up, and what was opened."""
 
     dealers: tuple[Held, ...]
-    values: NDArray[np.int64]
+    values: f.OpenedValues
     """The opened signed integers."""
 
     def after(self, log: bytes) -> bytes:
@@ -146,19 +149,19 @@ class LogEntry:
 class Answers:
     """Entries of the log, from step `first` on."""
 
-    first: int
-    entries: tuple[LogEntry, ...]
+    first: f.StepNumber
+    entries: Annotated[tuple[LogEntry, ...], MAX_ENTRIES]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Misdealt:
     """Proof that a dealer's share is not on the polynomial that it published."""
 
-    dealer: int
-    commitments: bytes
-    proof: Elements
-    statement: bytes
-    private: bytes
+    dealer: f.Peer
+    commitments: Commitments
+    proof: f.SharedValues
+    statement: f.Signature
+    private: Annotated[bytes, f.Bytes(8 * f.MAX_ELEMENTS)]
     """The share as it was unsealed; its commitment is among those that the dealer signed."""
 
 
@@ -166,21 +169,21 @@ class Misdealt:
 class Equivocation:
     """Proof that one peer signed two different things for one purpose: both, whole."""
 
-    accused: int
-    first: bytes
-    second: bytes
+    accused: f.Peer
+    first: Evidence
+    second: Evidence
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemovalProposal:
     """One peer proposes to recover the model without some others."""
 
-    removed: tuple[int, ...]
+    removed: tuple[f.Peer, ...]
     reason: str
     """`left` or `malicious`."""
     method: str
     accept_differencing: bool
-    after: bytes
+    after: f.Digest
     """The digest of the finished log that is to be recovered."""
     settings: str = ""
     """How the method is to run: the federation file's, when the removal was proposed."""
@@ -199,14 +202,14 @@ class RemovalProposal:
 class Approval:
     """The sender wants this removal, too."""
 
-    removal: bytes
+    removal: f.Digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
     """The sender does not take part in this removal, and says why."""
 
-    removal: bytes
+    removal: f.Digest
     why: str
 
 
@@ -214,26 +217,14 @@ class Refusal:
 class Terms:
     """What the sender's federation file says, for a peer whose own has another digest."""
 
-    facts: bytes
+    facts: Annotated[bytes, f.Bytes(MAX_FACTS)]
     """Every value by its path, as JSON."""
 
 
-Body = (
-    Dealing
-    | Receipt
-    | Proposal
-    | Vote
-    | SubSecret
-    | Position
-    | Fetch
-    | Answers
-    | Misdealt
-    | Equivocation
-    | RemovalProposal
-    | Approval
-    | Refusal
-    | Terms
-)
+_OfStep = Dealing | Receipt | Proposal | Vote | SubSecret
+_OfCatchingUp = Position | Fetch | Answers
+_OfRemoval = RemovalProposal | Approval | Refusal
+Body = _OfStep | _OfCatchingUp | Misdealt | Equivocation | _OfRemoval | Terms
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,38 +7,28 @@ from stored shares; of masked dot products they are kept (see `step_memory`).
 
 from dataclasses import dataclass
 
-from pdlrecover.engines.peers.protocol.contracts import Store
+from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.effects import Send
-from pdlrecover.engines.peers.protocol.messages import (
-    Header,
-    LogEntry,
-    Proposal,
-    SubSecret,
-    Vote,
-    choice_of,
-)
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.step_memory import Spoken
-from pdlrecover.engines.peers.protocol.tasks import Task
-from pdlrecover.field import Elements
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreviousStep:
     """A peer's own messages of the step before, as it sent them to everybody."""
 
-    place: Header
+    place: m.Header
     spoken: Spoken | None
     """None if it is lost: then only the sub-secret is known, and not of dot products."""
-    sub_secret: SubSecret | None
+    sub_secret: m.SubSecret | None
 
     @property
-    def votes(self) -> tuple[Vote, ...]:
+    def votes(self) -> tuple[m.Vote, ...]:
         """Return the votes of this peer."""
         return self.spoken.ballot.cast if self.spoken else ()
 
     @property
-    def proposal(self) -> Proposal | None:
+    def proposal(self) -> m.Proposal | None:
         """Return the last proposal of this peer."""
         return self.spoken.ballot.proposed if self.spoken else None
 
@@ -47,24 +37,3 @@ class PreviousStep:
         bodies = (self.proposal, *self.votes, self.sub_secret)
         sends = [send for body in bodies if body for send in context.broadcast(self.place, body)]
         return [send for send in sends if send.to == to]
-
-
-def recall_previous(
-    store: Store,
-    context: RunContext,
-    task: Task,
-    place: Header,
-    entry: LogEntry,
-    spoken: Spoken | None,
-) -> PreviousStep:
-    """Return what this peer said in the last step of the store, as far as it can be had."""
-    values: Elements | None = None
-    if task.kind is None:
-        values = task.sub_secret({})
-    elif task.kind.masks:
-        values = spoken.sub_secret if spoken else None
-    else:
-        dealers = [held.dealer for held in entry.dealers]
-        values = store.shares(context.run, place.step, dealers)
-    part = None if values is None else SubSecret(choice=choice_of(entry.dealers), values=values)
-    return PreviousStep(place=place, spoken=spoken, sub_secret=part)

@@ -24,19 +24,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from pdlrecover.engines.peers.protocol import codec
+from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.dealing import Dealt
 from pdlrecover.engines.peers.protocol.effects import Blame, Commit, Effect, Halt, Note, Send, Serve
-from pdlrecover.engines.peers.protocol.messages import (
-    EVERYBODY,
-    NOTHING,
-    Answers,
-    Body,
-    Envelope,
-    Fetch,
-    Header,
-    LogEntry,
-    Position,
-)
 from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.states import StepState
@@ -52,7 +42,7 @@ KEPT_PER_SENDER = 24
 KEPT_BYTES = 1 << 26
 """and until they have this many bytes."""
 ANSWER_BYTES = 1 << 24
-"""One message of fetched answers holds about so much."""
+"""About this many bytes of fetched answers go into one message."""
 LONGEST = 1 << 16
 """This many numbers may always be opened in a step, however small the model is."""
 PATIENCE = 64
@@ -65,7 +55,7 @@ class RunProtocol:
     def __init__(self, context: RunContext, longest: int = LONGEST) -> None:
         """`longest` is how many numbers a step opens at most."""
         self.context, self._longest = context, max(longest, LONGEST)
-        self.step, self.log = 0, NOTHING
+        self.step, self.log = 0, m.NOTHING
         self.current: Step | None = None
         self.halted = False
         self.previous: PreviousStep | None = None
@@ -73,12 +63,12 @@ class RunProtocol:
         self._said_again_at: dict[int, float] = {}
         self._present = context.peers
         """Who dealt in the last step in which anything was dealt: the same at every peer."""
-        self._later: dict[int, dict[int, list[Envelope]]] = defaultdict(lambda: defaultdict(list))
+        self._later: dict[int, dict[int, list[m.Envelope]]] = defaultdict(lambda: defaultdict(list))
         self._positions: dict[int, tuple[int, bytes]] = {}
         self._differing: dict[int, bytes] = {}
         self._overtaken_at: float | None = None
-        self._fetched: list[LogEntry] = []
-        self._fetched_log = NOTHING
+        self._fetched: list[m.LogEntry] = []
+        self._fetched_log = m.NOTHING
         self._attested: dict[int, bytes] = {}
         """Logs of later steps that enough peers have signed."""
         self._source = context.me
@@ -98,7 +88,7 @@ class RunProtocol:
             return min(self.current.wake_at, self._overtaken_at + self._fetch_pause)
         return self.current.wake_at
 
-    def replay(self, entry: LogEntry) -> None:
+    def replay(self, entry: m.LogEntry) -> None:
         """Take a step from the store: it was opened before this process started."""
         self._count(entry)
 
@@ -114,7 +104,7 @@ class RunProtocol:
         self._attested = {step: log for step, log in self._attested.items() if step > self.step}
         for peer, (step, _) in self._positions.items():
             if step >= self.step - 1:
-                self.current.heard(peer, now)
+                self.current.is_here(peer, now)
         if self._catching_up and self._goals():
             self.current.overtaken()
             self._overtaken_at = now
@@ -122,7 +112,7 @@ class RunProtocol:
         effects = self.current.begin()
         if self._catching_up:
             self._catching_up = False
-            effects += self.context.broadcast(self._place(), Position(reply=True))
+            effects += self.context.broadcast(self._place(), m.Position(reply=True))
         waiting = self._later.pop(self.step, {})
         for envelopes in waiting.values():
             for envelope in envelopes:
@@ -153,21 +143,21 @@ class RunProtocol:
             return [Blame(peer=source, what=str(error))]
         return self._settled(self.take(envelope, now))
 
-    def take(self, envelope: Envelope, now: float) -> list[Effect]:
+    def take(self, envelope: m.Envelope, now: float) -> list[Effect]:
         """Take a checked message."""
         header, body, sender = envelope.header, envelope.body, envelope.header.sender
         if self.current and header.step >= self.step:
-            self.current.heard(sender, now)
+            self.current.is_here(sender, now)
         known = self._positions.get(sender)
         if known is None or header.step >= known[0]:
             self._positions[sender] = header.step, header.log
         effects: list[Effect] = []
         match body:
-            case Fetch(first=first):
+            case m.Fetch(first=first):
                 effects = [Serve(to=sender, first=first)] if first < self.step else []
-            case Answers():
-                effects = self._hear_answers(sender, body, now)
-            case Position(reply=reply):
+            case m.Answers():
+                effects = self._take_answers(sender, body, now)
+            case m.Position(reply=reply):
                 effects = [self._tell_position(sender)] if reply else []
                 if reply and header.step == self.step - 1:
                     effects += self._say_again(sender, header.log, now)
@@ -188,42 +178,42 @@ class RunProtocol:
         due = self.current.wake_at <= now
         effects = self.current.tick(now) if due else []
         if due and self.current.state is not StepState.OPENED:
-            effects += self.context.broadcast(self._place(), Position(reply=True))
+            effects += self.context.broadcast(self._place(), m.Position(reply=True))
         return self._settled([*effects, *self._look_ahead(now)])
 
-    def answers(self, to: int, first: int, entries: list[LogEntry]) -> Send:
+    def answers(self, to: int, first: int, entries: list[m.LogEntry]) -> Send:
         """Return the message that answers a `Serve`."""
-        return self.context.send(self._place(), Answers(first=first, entries=tuple(entries)), to)
+        return self.context.send(self._place(), m.Answers(first=first, entries=tuple(entries)), to)
 
-    def _is_late(self, header: Header, kind: type[Body]) -> bool:
+    def _is_late(self, header: m.Header, kind: type[m.Body]) -> bool:
         """Say whether a message has nothing to tell any more, so that it need not be read."""
-        if kind in (Fetch, Answers, Position):
+        if kind in (m.Fetch, m.Answers, m.Position):
             return False
         if header.step < self.step:
             return True
         step = self.current
         return step is not None and header.step == self.step and not step.takes(kind)
 
-    def _late(self, header: Header) -> list[Effect]:
+    def _late(self, header: m.Header) -> list[Effect]:
         """Tell a peer that is more than a step behind where this one is.
 
         The last words of a step come late as a rule; whoever has lost one will ask.
         """
         return [self._tell_position(header.sender)] if header.step < self.step - 1 else []
 
-    def _check_header(self, header: Header, source: int) -> None:
+    def _check_header(self, header: m.Header, source: int) -> None:
         """Raise if this message does not claim to be its sender's, to this peer, in this run."""
         context = self.context
         if header.sender != source:
             raise MessageError(f"sent a message in the name of peer {header.sender}")
         if header.sender not in context.others:
             raise MessageError("sent a message to a run that it has no part in")
-        if header.recipient not in (context.me, EVERYBODY):
+        if header.recipient not in (context.me, m.EVERYBODY):
             raise MessageError(f"passed on a message for peer {header.recipient}")
         if (header.federation, header.run) != (context.federation, context.run):
             raise MessageError("sent a message of another federation or run")
 
-    def _now(self, envelope: Envelope, now: float) -> list[Effect]:
+    def _now(self, envelope: m.Envelope, now: float) -> list[Effect]:
         """Take a message of the step under way."""
         step, header = self.current, envelope.header
         if step is None or self.halted:
@@ -232,7 +222,7 @@ class RunProtocol:
             return self._differs(header)
         return step.take(envelope, now)
 
-    def _differs(self, header: Header) -> list[Effect]:
+    def _differs(self, header: m.Header) -> list[Effect]:
         """Name a peer that holds another model; stop if it is this peer that stands alone."""
         claim = header.log + header.asked
         known = self._differing.get(header.sender) == claim
@@ -253,7 +243,7 @@ class RunProtocol:
             effects.append(Halt(why=why))
         return effects
 
-    def _keep(self, envelope: Envelope) -> None:
+    def _keep(self, envelope: m.Envelope) -> None:
         """Keep a message of a coming step, within limits."""
         header = envelope.header
         if header.step <= self.step + WINDOW:
@@ -309,9 +299,9 @@ class RunProtocol:
 
     def _ask_on(self) -> Send:
         first = self.step + len(self._fetched)
-        return self.context.send(self._place(), Fetch(first=first), self._source)
+        return self.context.send(self._place(), m.Fetch(first=first), self._source)
 
-    def _hear_answers(self, sender: int, body: Answers, now: float) -> list[Effect]:
+    def _take_answers(self, sender: int, body: m.Answers, now: float) -> list[Effect]:
         """Take fetched answers if they lead to a log that enough peers signed."""
         step = self.current
         if step is None or step.state is not StepState.BEHIND or sender != self._source:
@@ -377,13 +367,13 @@ class RunProtocol:
             del self._later[step]
         return effects
 
-    def _count(self, entry: LogEntry) -> None:
+    def _count(self, entry: m.LogEntry) -> None:
         self.step, self.log = self.step + 1, entry.after(self.log)
         if entry.dealers:
             self._present = tuple(held.dealer for held in entry.dealers)
 
-    def _place(self) -> Header:
-        return self.context.place(self.step, self.log, NOTHING, 0)
+    def _place(self) -> m.Header:
+        return self.context.place(self.step, self.log, m.NOTHING, 0)
 
     def _tell_position(self, to: int) -> Send:
-        return self.context.send(self._place(), Position(reply=False), to)
+        return self.context.send(self._place(), m.Position(reply=False), to)

@@ -34,6 +34,8 @@ class Move(Enum):
     DIVERGED = "too many peers signed another model"
 
 
+UNSETTLED = (StepState.COMPUTING, StepState.GATHERING, StepState.AGREEING)
+"""The states in which a peer does not know yet whose dealings count."""
 TABLE: dict[tuple[StepState, Move], StepState] = {
     (StepState.COMPUTING, Move.DEALT): StepState.GATHERING,
     (StepState.COMPUTING, Move.DECIDED): StepState.OPENING,
@@ -42,38 +44,20 @@ TABLE: dict[tuple[StepState, Move], StepState] = {
     (StepState.GATHERING, Move.DECIDED): StepState.OPENING,
     (StepState.AGREEING, Move.DECIDED): StepState.OPENING,
     (StepState.OPENING, Move.OPENS): StepState.OPENED,
-    **{
-        (state, Move.OVERTAKEN): StepState.BEHIND
-        for state in (
-            StepState.COMPUTING,
-            StepState.GATHERING,
-            StepState.AGREEING,
-            StepState.OPENING,
-        )
-    },
+    **{(state, Move.OVERTAKEN): StepState.BEHIND for state in (*UNSETTLED, StepState.OPENING)},
     (StepState.BEHIND, Move.CAUGHT_UP): StepState.OPENED,
     **{
         (state, Move.DIVERGED): StepState.STOPPED
-        for state in (
-            StepState.COMPUTING,
-            StepState.GATHERING,
-            StepState.AGREEING,
-            StepState.OPENING,
-            StepState.BEHIND,
-        )
+        for state in (*UNSETTLED, StepState.OPENING, StepState.BEHIND)
     },
 }
 
 _ACCUSATIONS = frozenset({m.Misdealt, m.Equivocation})
 _BEFORE = frozenset({m.Dealing, m.Receipt, m.Proposal, m.Vote, m.SubSecret}) | _ACCUSATIONS
 TAKES: dict[StepState, frozenset[type]] = {
-    StepState.COMPUTING: _BEFORE,
-    StepState.GATHERING: _BEFORE,
-    StepState.AGREEING: _BEFORE,
+    **dict.fromkeys(StepState, frozenset()),
+    **dict.fromkeys(UNSETTLED, _BEFORE),
     StepState.OPENING: frozenset({m.SubSecret}) | _ACCUSATIONS,
-    StepState.BEHIND: frozenset(),
-    StepState.OPENED: frozenset(),
-    StepState.STOPPED: frozenset(),
 }
 """Which messages of its own step a peer looks at; others come too late and are passed over."""
 HELPS = frozenset({m.Receipt, m.Proposal, m.Vote})

@@ -14,36 +14,15 @@ Steps that open stored shares only start with 4. What may have been lost is sent
 from collections.abc import Iterable
 
 from pdlrecover.engines.peers.protocol import dealing
+from pdlrecover.engines.peers.protocol import effects as e
+from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.ballot import Ballot, leaders
-from pdlrecover.engines.peers.protocol.dealing import Dealt, Public
-from pdlrecover.engines.peers.protocol.effects import (
-    Blame,
-    Commit,
-    Compute,
-    Effect,
-    Keep,
-    Note,
-    Remember,
-)
+from pdlrecover.engines.peers.protocol.dealing import Dealt
 from pdlrecover.engines.peers.protocol.evidence import EquivocationWatch
 from pdlrecover.engines.peers.protocol.holdings import Holdings
-from pdlrecover.engines.peers.protocol.messages import (
-    NOTHING,
-    Dealing,
-    Envelope,
-    Equivocation,
-    Header,
-    Held,
-    LogEntry,
-    Misdealt,
-    Proposal,
-    Receipt,
-    SubSecret,
-    Vote,
-)
 from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
 from pdlrecover.engines.peers.protocol.run_context import RunContext
-from pdlrecover.engines.peers.protocol.states import HELPS, TAKES, Move, StepState, moved
+from pdlrecover.engines.peers.protocol.states import HELPS, TAKES, UNSETTLED, Move, StepState, moved
 from pdlrecover.engines.peers.protocol.step_memory import Promise, Row, Spoken
 from pdlrecover.engines.peers.protocol.sub_secrets import SubSecrets
 from pdlrecover.engines.peers.protocol.tasks import Task
@@ -65,7 +44,7 @@ class Step:
         self,
         context: RunContext,
         task: Task,
-        place: Header,
+        place: m.Header,
         present: tuple[int, ...],
         now: float,
         memory: Promise | None,
@@ -93,10 +72,10 @@ class Step:
         self.wake_at = now + context.deadlines.resend
         self._before = before
         self._dealt: Dealt | None = None
-        self._sub_secret: SubSecret | None = None
+        self._sub_secret: m.SubSecret | None = None
         """What this peer says, once it can."""
-        self._choice = NOTHING
-        self._dealers: tuple[Held, ...] = ()
+        self._choice = m.NOTHING
+        self._dealers: tuple[m.Held, ...] = ()
         self.sub_secrets = SubSecrets(task)
         self._watch = EquivocationWatch(context, place)
         self._heard_at: dict[int, float] = {}
@@ -105,19 +84,21 @@ class Step:
         self._deadline = self._propose_at = self._view_at = float("inf")
         self._deal_again_at = float("inf")
 
-    def heard(self, peer: int, now: float) -> None:
+    def is_here(self, peer: int, now: float) -> None:
         """Wait for this peer, too: it is there."""
         self.holdings.expected.add(peer)
         self._heard_at[peer] = now
 
-    def begin(self) -> list[Effect]:
+    def begin(self) -> list[e.Effect]:
         """Start: compute what is to be dealt, or open what is stored."""
         if self.task.kind is None:
             return [*self._send_sub_secret(), *self._open_if_possible()]
         binding = dealing.binding_of(self.place, self.context.me)
-        return [Compute(step=self.place.step, binding=binding, seed=self.seed, deal=self.task.deal)]
+        return [
+            e.Compute(step=self.place.step, binding=binding, seed=self.seed, deal=self.task.deal)
+        ]
 
-    def contribute(self, dealt: Dealt, now: float) -> list[Effect]:
+    def contribute(self, dealt: Dealt, now: float) -> list[e.Effect]:
         """Send what this peer has dealt, unless it has dealt something else before a crash."""
         if self.state is not StepState.COMPUTING:
             return []
@@ -131,41 +112,41 @@ class Step:
         """Say whether messages of this kind are looked at."""
         return kind in TAKES[self.state] or (self._helps and kind in HELPS)
 
-    def take(self, envelope: Envelope, now: float) -> list[Effect]:
+    def take(self, envelope: m.Envelope, now: float) -> list[e.Effect]:
         """Take a message of this step, whose signature and header are checked."""
         body, sender = envelope.body, envelope.header.sender
         if not self.takes(type(body)):
             return []
-        effects: list[Effect] = []
+        effects: list[e.Effect] = []
         match body:
-            case Dealing():
+            case m.Dealing():
                 effects = self.holdings.take_dealing(sender, body)
-            case Receipt():
+            case m.Receipt():
                 effects = self.holdings.take_receipt(sender, body)
-                self.ballot.hear_view(sender, body.view)
-            case Proposal() if self._is_leaders(sender, body):
+                self.ballot.take_view(sender, body.view)
+            case m.Proposal() if self._is_leaders(sender, body):
                 effects = self._watch.compare(envelope, body.view)
-                self.ballot.hear_proposal(sender, body)
-            case Vote() if self.ballot.is_near(body.view):
+                self.ballot.take_proposal(sender, body)
+            case m.Vote() if self.ballot.is_near(body.view):
                 effects = self._watch.compare(envelope, body.view, body.final)
-                self.ballot.hear_vote(sender, body)
-            case SubSecret() if len(body.values) != self.task.size:
-                effects = [Blame(peer=sender, what="sent a sub-secret of the wrong size")]
-            case SubSecret() if self.sub_secrets.may_take(sender, body.choice):
+                self.ballot.take_vote(sender, body)
+            case m.SubSecret() if len(body.values) != self.task.size:
+                effects = [e.Blame(peer=sender, what="sent a sub-secret of the wrong size")]
+            case m.SubSecret() if self.sub_secrets.may_take(sender, body.choice):
                 effects = self._watch.compare(envelope, body.choice)
                 self.sub_secrets.take(sender, body.choice, body.values)
                 effects += self._open_if_possible()
-            case Misdealt():
+            case m.Misdealt():
                 effects = self.holdings.judge_accusation(envelope, body)
-            case Equivocation():
+            case m.Equivocation():
                 effects = self._watch.judge(envelope, body)
-                if (body.accused, Dealing) in self._watch.caught:
+                if (body.accused, m.Dealing) in self._watch.caught:
                     self.holdings.leave_out(body.accused)
         return [*effects, *self._progress(now)]
 
-    def tick(self, now: float) -> list[Effect]:
+    def tick(self, now: float) -> list[e.Effect]:
         """Do what is due by the clock."""
-        effects: list[Effect] = []
+        effects: list[e.Effect] = []
         if now >= self._view_at and self.state is StepState.AGREEING:
             effects += self._leave_view(now)
         effects += self._progress(now)
@@ -183,7 +164,7 @@ class Step:
         """Stop taking part: the others have this step behind them."""
         self._move(Move.OVERTAKEN)
 
-    def caught_up(self, entry: LogEntry) -> Commit:
+    def caught_up(self, entry: m.LogEntry) -> e.Commit:
         """Finish with what the others have opened; keep the rows if they are all here."""
         self._move(Move.CAUGHT_UP)
         return self._result(entry)
@@ -217,26 +198,19 @@ class Step:
             alarms.append(self._propose_at)
         self.wake_at = min(alarms)
 
-    def _progress(self, now: float) -> list[Effect]:
+    def _progress(self, now: float) -> list[e.Effect]:
         """Go as far as what is here allows."""
-        effects: list[Effect] = []
-        if self.state is StepState.GATHERING and self.holdings.complete:
-            self._move(Move.ALL_HERE)
-            effects += self._send_first_receipt(now)
-        if self.state is StepState.GATHERING and now >= self._deadline:
-            self._move(Move.DEADLINE)
-            effects += self._send_first_receipt(now)
-        if self._helps or self.state in (
-            StepState.GATHERING,
-            StepState.AGREEING,
-            StepState.COMPUTING,
-        ):
+        effects: list[e.Effect] = []
+        gathering = self.state is StepState.GATHERING
+        complete = gathering and self.holdings.complete
+        if complete or (gathering and now >= self._deadline):
+            self._move(Move.ALL_HERE if complete else Move.DEADLINE)
+            self._rest(now)
+            self._start_view(now)
+            effects += self._receipt()
+        if self._helps or self.state in UNSETTLED:
             effects += self._agree(now)
-        if self.ballot.settled and self.state in (
-            StepState.COMPUTING,
-            StepState.GATHERING,
-            StepState.AGREEING,
-        ):
+        if self.ballot.settled and self.state in UNSETTLED:
             self._move(Move.DECIDED)
             self._rest(now)
             self._choice = self.ballot.settled.choice
@@ -248,12 +222,7 @@ class Step:
         self._set_alarm(now)
         return effects
 
-    def _send_first_receipt(self, now: float) -> list[Effect]:
-        self._rest(now)
-        self._start_view(now)
-        return self._receipt()
-
-    def _receipt(self) -> list[Effect]:
+    def _receipt(self) -> list[e.Effect]:
         body = self.holdings.receipt(self.ballot.view)
         return [*self.context.broadcast(self.place, body)]
 
@@ -262,7 +231,7 @@ class Step:
         self._propose_at = now + self.context.deadlines.receipts
         self._view_at = now + self.context.deadlines.view * min(1 + self.ballot.view, LONGEST_VIEW)
 
-    def _leave_view(self, now: float) -> list[Effect]:
+    def _leave_view(self, now: float) -> list[e.Effect]:
         """Go to the next view, if a quorum of those heard from lately is in this one or beyond."""
         lately = now - 2 * LONGEST_PAUSE * self.context.deadlines.resend
         if not self.ballot.may_leave(peer for peer, at in self._heard_at.items() if at >= lately):
@@ -270,13 +239,13 @@ class Step:
             return []
         self.ballot.next_view()
         self._start_view(now)
-        facts: dict[str, object] = {"view": self.ballot.view}
-        note = Note(text="no set was settled in time, the next leads", facts=facts)
+        text = "no set was settled in time, the next leads"
+        note = e.Note(text=text, facts={"view": self.ballot.view})
         return [note, self._promise(), *self._receipt()]
 
-    def _agree(self, now: float) -> list[Effect]:
+    def _agree(self, now: float) -> list[e.Effect]:
         """Propose if it is this peer's turn, and vote; say so where others came to a later view."""
-        sends: list[Effect] = []
+        sends: list[e.Effect] = []
         agreeing = self.state is StepState.AGREEING
         if self.ballot.view != self._timed_view and (agreeing or self._helps):
             self._start_view(now)
@@ -292,18 +261,18 @@ class Step:
             sends += self.context.broadcast(self.place, vote)
         if not sends:
             return []
-        saved: list[Effect] = [self._promise()]
+        saved: list[e.Effect] = [self._promise()]
         if any(not vote.final for vote in given):
             saved += self._keep_rows()
         return [*saved, *sends]
 
-    def _keep_rows(self) -> list[Effect]:
+    def _keep_rows(self) -> list[e.Effect]:
         """Keep what this peer has come to hold; masks are stored nowhere else."""
         rows = self.holdings.unsaved()
-        stored = self.task.kind is not None and not self.task.kind.masks
-        return [Keep(step=self.place.step, rows=rows, stored=stored)] if rows else []
+        stored = self.task.kind is not None and self.task.kind.stored
+        return [e.Keep(rows=rows, stored=stored)] if rows else []
 
-    def _promise(self) -> Remember:
+    def _promise(self) -> e.Remember:
         """Keep the seed and the votes under this step's number, however far the run has come."""
         promise = Promise(
             step=self.place.step,
@@ -312,7 +281,7 @@ class Step:
             now=self._spoken(),
             before=self._before,
         )
-        return Remember(promise=promise)
+        return e.Remember(promise=promise)
 
     def _spoken(self) -> Spoken:
         masks = self.task.kind is not None and self.task.kind.masks
@@ -323,33 +292,32 @@ class Step:
         """Return what this peer said in this step, for those that still need it."""
         return PreviousStep(place=self.place, spoken=self._spoken(), sub_secret=self._sub_secret)
 
-    def _send_sub_secret(self) -> list[Effect]:
+    def _send_sub_secret(self) -> list[e.Effect]:
         rows = self.holdings.rows(self._dealers)
         values = None if rows is None else self.task.sub_secret(rows)
         if values is None:
-            facts: dict[str, object] = {"step": self.place.step}
-            return [Note(text="shares are missing here, this peer only listens", facts=facts)]
+            text = "shares are missing here, this peer only listens"
+            return [e.Note(text=text, facts={"step": self.place.step})]
         self.sub_secrets.take(self.context.me, self._choice, values)
-        self._sub_secret = SubSecret(choice=self._choice, values=values)
+        self._sub_secret = m.SubSecret(choice=self._choice, values=values)
         return [*self.context.broadcast(self.place, self._sub_secret)]
 
-    def _note_who_is_missing(self) -> Note:
+    def _note_who_is_missing(self) -> e.Note:
         missing = self.sub_secrets.missing(self._choice, self.context.peers)
         who = ", ".join(map(self.context.name, missing))
-        facts: dict[str, object] = {"step": self.place.step, "round": self.place.round}
-        return Note(
+        return e.Note(
             text=f"round {self.place.round} waits for sub-secrets of {who}: they are "
             "away, or do not have the shares of that round (any more); if too few have them, this "
             "run cannot go on",
-            facts=facts,
+            facts={"step": self.place.step, "round": self.place.round},
         )
 
-    def _is_leaders(self, sender: int, body: Proposal) -> bool:
+    def _is_leaders(self, sender: int, body: m.Proposal) -> bool:
         """Say whether to look at a proposal: its view's leader sent it, of everybody at most."""
         is_leader = self.ballot.leader(body.view) == sender and self.ballot.is_near(body.view)
         return is_leader and len(body.dealers) <= len(self.context.peers)
 
-    def _open_if_possible(self) -> list[Effect]:
+    def _open_if_possible(self) -> list[e.Effect]:
         if self.state is not StepState.OPENING:
             return []
         found = self.sub_secrets.open(self._choice)
@@ -357,50 +325,46 @@ class Step:
             return []
         values, liars = found
         self._move(Move.OPENS)
-        blames = [Blame(peer=peer, what="sent a wrong sub-secret") for peer in liars]
-        return [*blames, self._result(LogEntry(dealers=self._dealers, values=values))]
+        blames = [e.Blame(peer=peer, what="sent a wrong sub-secret") for peer in liars]
+        return [*blames, self._result(m.LogEntry(dealers=self._dealers, values=values))]
 
-    def _result(self, entry: LogEntry) -> Commit:
-        rows = self.holdings.rows(entry.dealers)
-        return Commit(entry=entry, shares={} if rows is None else self.task.stored(rows))
+    def _result(self, entry: m.LogEntry) -> e.Commit:
+        rows = self.holdings.rows(entry.dealers) if self.task.kind and self.task.kind.stored else {}
+        return e.Commit(entry=entry, shares=rows or {})
 
-    def _deal(self, dealt: Dealt) -> list[Effect]:
+    def _deal(self, dealt: Dealt) -> list[e.Effect]:
         """Deal to all others; which dealing it is, is kept before anybody sees it."""
         digest = self.holdings.digest_of(self.context.me, dealt.public)
         if self._own_digest not in (b"", digest):
             self.holdings.expected.discard(self.context.me)
-            facts: dict[str, object] = {"step": self.place.step}
             text = (
                 "what this peer deals came out otherwise than before it was restarted: it deals "
                 "nothing in this step, and the others go on without it"
             )
-            return [Note(text=text, facts=facts)]
+            return [e.Note(text=text, facts={"step": self.place.step})]
         self._own_digest, self._dealt = digest, dealt
         self.holdings.hold_own(dealt)
         return [self._promise(), *self._deal_to(self.context.others)]
 
-    def _deal_to(self, peers: tuple[int, ...]) -> list[Effect]:
+    def _deal_to(self, peers: tuple[int, ...]) -> list[e.Effect]:
         if self._dealt is None:
             return []
-        public: Public = self._dealt.public
-        own = self.holdings.own_statement
-        sends: list[Effect] = []
+        public, own = vars(self._dealt.public), self.holdings.own_statement
+        sends: list[e.Effect] = []
         for peer in peers:
             bound_to = self.holdings.seal_context(self.context.me, peer)
             sealed = self.context.crypto.seal(peer, self._dealt.private[peer], bound_to)
-            body = Dealing(
-                commitments=public.commitments, proof=public.proof, statement=own, sealed=sealed
-            )
+            body = m.Dealing(**public, statement=own, sealed=sealed)
             sends.append(self.context.send(self.place, body, peer))
         return sends
 
-    def _again(self, now: float) -> list[Effect]:
+    def _again(self, now: float) -> list[e.Effect]:
         """Say again what may have been lost.
 
         Dealings are large, and peers that are silent are likely to be waiting for others' or to be
         slow: those get them again later than the rest.
         """
-        sends: list[Effect] = []
+        sends: list[e.Effect] = []
         if self.state in (StepState.GATHERING, StepState.AGREEING):
             sends += self._deal_to(self.holdings.lacking_mine(silent=now >= self._deal_again_at))
         if self.state is StepState.AGREEING or self._helps:

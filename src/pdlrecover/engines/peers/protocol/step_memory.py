@@ -11,20 +11,18 @@ Both are written in the wire's own forms, with a version: see `stored`.
 import json
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 
 from pdlrecover.engines.peers.protocol import forms as f
 from pdlrecover.engines.peers.protocol.ballot import BallotRecord
-from pdlrecover.engines.peers.protocol.codec import HELD, PROPOSAL, VOTE
 from pdlrecover.engines.peers.protocol.messages import Held, Proposal, Vote
 from pdlrecover.engines.peers.protocol.stored import StoredForm
 from pdlrecover.field import Elements
 
 SEED_BYTES = 32
-MAX_VOTES = 1 << 20
 PROMISE_NAME = "step"
 """Under which name a promise is kept."""
 
@@ -39,7 +37,7 @@ class Spoken:
     """What a peer has said in a step, and cannot find out again from its shares."""
 
     ballot: BallotRecord
-    sub_secret: Elements | None
+    sub_secret: f.SharedValues | None
     """Its sub-secret of masked dot products, whose masks are stored nowhere."""
 
 
@@ -47,9 +45,9 @@ class Spoken:
 class Promise:
     """What a peer stands by in a step, whatever happens to it."""
 
-    step: int
-    seed: bytes
-    dealt: bytes
+    step: f.StepNumber
+    seed: Annotated[bytes, f.Fixed(SEED_BYTES)]
+    dealt: f.MaybeDigest
     """The digest of what this peer has dealt in the step; empty if it has not."""
     now: Spoken
     before: Spoken | None
@@ -58,35 +56,18 @@ class Promise:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Row:
-    """One dealing, as this peer holds it."""
+    """One dealing of a step, as this peer holds it."""
 
+    step: f.StepNumber
     held: Held
-    statement: bytes
+    statement: f.Signature
     """The dealer's signature on the dealing."""
-    values: Elements
+    values: f.SharedValues | None
+    """None if they are kept elsewhere, or lost."""
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class KeptRow:
-    """A row as it is kept on disk: of which step, and without its shares if those are elsewhere."""
-
-    step: int
-    held: Held
-    statement: bytes
-    values: Elements | None
-
-    @classmethod
-    def of(cls, row: Row, step: int, *, whole: bool) -> "KeptRow":
-        """Return what is kept of a row."""
-        values = row.values if whole else None
-        return cls(step=step, held=row.held, statement=row.statement, values=values)
-
-    def restored(self, staged: Callable[[Held], Elements | None]) -> Row | None:
-        """Return the row, its shares from `staged` if they are not here; None if they are lost."""
-        values = staged(self.held) if self.values is None else self.values
-        if values is None:
-            return None
-        return Row(held=self.held, statement=self.statement, values=values)
+    def restored(self, staged: Callable[[Held], Elements | None]) -> "Row":
+        """Return the row with its shares, from `staged` if they are not here."""
+        return self if self.values is not None else replace(self, values=staged(self.held))
 
 
 def _promise_version_0(data: bytes) -> Promise:
@@ -127,52 +108,18 @@ def _spoken_version_0(saved: dict[str, Any]) -> Spoken:
     return Spoken(ballot=record, sub_secret=_numbers(bytes.fromhex(values)) if values else None)
 
 
-def _row_version_0(data: bytes) -> KeptRow:
+def _row_version_0(data: bytes) -> Row:
     """Read step, dealer, digest and statement, and the shares after a flag that they follow."""
     note = struct.Struct("<QH32s64s?")
     step, dealer, digest, statement, whole = note.unpack_from(data)
     values = _numbers(data[note.size :]) if whole else None
     held = Held(dealer=dealer, digest=digest)
-    return KeptRow(step=step, held=held, statement=statement, values=values)
+    return Row(step=step, held=held, statement=statement, values=values)
 
 
 def _numbers(data: bytes) -> Elements:
     return np.frombuffer(data, dtype="<i8").astype(np.int64)
 
 
-_MAYBE_DIGEST = f.Bytes(32, unit=32)
-_BALLOT = f.Record(
-    BallotRecord,
-    {
-        "view": f.I32,
-        "locked_view": f.I32,
-        "locked": _MAYBE_DIGEST,
-        "cast": f.Many(VOTE, MAX_VOTES),
-        "valid": f.Maybe(PROPOSAL),
-        "proposed": f.Maybe(PROPOSAL),
-        "voted": f.Many(PROPOSAL, MAX_VOTES),
-    },
-)
-_SPOKEN = f.Record(Spoken, {"ballot": _BALLOT, "sub_secret": f.Maybe(f.ELEMENTS)})
-PROMISE: StoredForm[Promise] = StoredForm(
-    kind=1,
-    form=f.Record(
-        Promise,
-        {
-            "step": f.STEP,
-            "seed": f.Fixed(SEED_BYTES),
-            "dealt": _MAYBE_DIGEST,
-            "now": _SPOKEN,
-            "before": f.Maybe(_SPOKEN),
-        },
-    ),
-    read_version_0=_promise_version_0,
-)
-KEPT_ROW: StoredForm[KeptRow] = StoredForm(
-    kind=2,
-    form=f.Record(
-        KeptRow,
-        {"step": f.STEP, "held": HELD, "statement": f.SIGNED, "values": f.Maybe(f.ELEMENTS)},
-    ),
-    read_version_0=_row_version_0,
-)
+PROMISE = StoredForm(kind=1, form=f.form_of(Promise), read_version_0=_promise_version_0)
+KEPT_ROW = StoredForm(kind=2, form=f.form_of(Row), read_version_0=_row_version_0)

@@ -55,18 +55,35 @@ class Task(Protocol):
     def open(self, parts: dict[int, Elements]) -> Opened | None:
         """Return the opened integers and who lied; None if that takes more sub-secrets."""
 
-    def stored(self, rows: dict[int, Elements]) -> dict[int, Elements]:
-        """Return which of the rows are to be kept with the entry."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FreshSum:
-    """Deal this peer's update, and open the sum."""
+class Sum:
+    """What opens a vector of this length, fresh or stored."""
 
     scheme: Scheme
     length: int
     round: int
     asked: bytes
+
+    @property
+    def size(self) -> int:
+        """One element for each block."""
+        return self.scheme.quorums.blocks(self.length)
+
+    def open(self, parts: dict[int, Elements]) -> Opened | None:
+        """Open the sum."""
+
+        def opened(peers: tuple[int, ...], values: Elements) -> Opening:
+            shares = Shares(peers=peers, values=values, length=self.length)
+            return open_vector(self.scheme, shares)
+
+        return _opened(self.scheme, self.scheme.quorums.vector_degree, parts, opened)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FreshSum(Sum):
+    """Deal this peer's update, and open the sum."""
+
     least_dealers: int
     compute: Callable[[], Integers]
 
@@ -76,11 +93,6 @@ class FreshSum:
         quorums = self.scheme.quorums
         return Kind(scheme=self.scheme, blocks=self.size, degree=quorums.vector_degree, masks=False)
 
-    @property
-    def size(self) -> int:
-        """One element for each block."""
-        return self.scheme.quorums.blocks(self.length)
-
     def deal(self, binding: bytes, seed: bytes) -> Dealt:
         """Compute the update and deal it."""
         return deal_vector(self.kind, F61.from_signed(self.compute()), binding, seed)
@@ -89,32 +101,15 @@ class FreshSum:
         """Add up the shares."""
         return F61.combine([1] * len(rows), list(rows.values()))
 
-    def stored(self, rows: dict[int, Elements]) -> dict[int, Elements]:
-        """Keep every dealer's share: that is what makes a removal possible."""
-        return rows
-
-    def open(self, parts: dict[int, Elements]) -> Opened | None:
-        """Open the sum."""
-        return _opened_vector(self.scheme, self.length, parts)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoredSum:
+class StoredSum(Sum):
     """Open a combination of what is stored."""
 
-    scheme: Scheme
-    length: int
-    round: int
-    asked: bytes
     share: Callable[[], Elements | None]
     """This peer's share of the combination; None if it lacks a part."""
     kind: None = None
     least_dealers: int = 0
-
-    @property
-    def size(self) -> int:
-        """One element for each block."""
-        return self.scheme.quorums.blocks(self.length)
 
     def deal(self, binding: bytes, seed: bytes) -> Dealt:
         """Raise: there is nothing to deal."""
@@ -123,14 +118,6 @@ class StoredSum:
     def sub_secret(self, rows: dict[int, Elements]) -> Elements | None:
         """Combine the stored shares."""
         return self.share()
-
-    def stored(self, rows: dict[int, Elements]) -> dict[int, Elements]:
-        """Keep nothing new."""
-        return {}
-
-    def open(self, parts: dict[int, Elements]) -> Opened | None:
-        """Open the combination."""
-        return _opened_vector(self.scheme, self.length, parts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -177,10 +164,6 @@ class MaskedDots:
         mine: Elements = np.concatenate(parts, axis=1)[0]
         return mine
 
-    def stored(self, rows: dict[int, Elements]) -> dict[int, Elements]:
-        """Keep nothing: a mask is used once."""
-        return {}
-
     def open(self, parts: dict[int, Elements]) -> Opened | None:
         """Open the dot products."""
         degree = self.scheme.quorums.dot_degree
@@ -190,13 +173,6 @@ class MaskedDots:
 
     def _shares(self, peers: tuple[int, ...], values: Elements) -> DotShares:
         return DotShares(peers=peers, values=values, degree=self.scheme.quorums.dot_degree)
-
-
-def _opened_vector(scheme: Scheme, length: int, parts: dict[int, Elements]) -> Opened | None:
-    def opened(peers: tuple[int, ...], values: Elements) -> Opening:
-        return open_vector(scheme, Shares(peers=peers, values=values, length=length))
-
-    return _opened(scheme, scheme.quorums.vector_degree, parts, opened)
 
 
 def _opened(

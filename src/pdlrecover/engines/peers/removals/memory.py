@@ -5,15 +5,14 @@ It is written in the wire's own forms, with a version: see `protocol.stored`.
 
 import json
 from dataclasses import dataclass
+from typing import Annotated
 
-from pdlrecover.engines.peers.protocol.codec import REMOVAL_PROPOSAL
+from pdlrecover.engines.peers.protocol import forms as f
 from pdlrecover.engines.peers.protocol.contracts import Store
-from pdlrecover.engines.peers.protocol.forms import DIGEST, MAX_PEERS, Bytes, Many, Record
 from pdlrecover.engines.peers.protocol.messages import RemovalProposal
 from pdlrecover.engines.peers.protocol.stored import StoredForm
 
-MAX_STORED = 1 << 20
-MAX_APPROVAL = 1 << 12
+MAX_STORED, MAX_APPROVAL = 1 << 20, 1 << 12
 _NAME = "removals"
 
 
@@ -22,7 +21,7 @@ class StoredRemoval:
     """A removal that was proposed, and who has approved it."""
 
     proposal: RemovalProposal
-    approvals: tuple[bytes, ...]
+    approvals: tuple[Annotated[bytes, f.Bytes(MAX_APPROVAL)], ...]
     """The whole messages, as they were signed."""
 
 
@@ -30,8 +29,8 @@ class StoredRemoval:
 class StoredRemovals:
     """All removals that a peer knows, and the digests of those that have passed, in that order."""
 
-    removals: tuple[StoredRemoval, ...] = ()
-    passed: tuple[bytes, ...] = ()
+    removals: Annotated[tuple[StoredRemoval, ...], MAX_STORED] = ()
+    passed: Annotated[tuple[f.Digest, ...], MAX_STORED] = ()
 
 
 def recall(store: Store) -> StoredRemovals:
@@ -56,13 +55,4 @@ def _read_version_0(data: bytes) -> StoredRemovals:
     return StoredRemovals(removals=tuple(removals), passed=passed)
 
 
-_APPROVALS = Many(Bytes(MAX_APPROVAL), MAX_PEERS)
-_REMOVAL = Record(StoredRemoval, {"proposal": REMOVAL_PROPOSAL, "approvals": _APPROVALS})
-REMOVALS: StoredForm[StoredRemovals] = StoredForm(
-    kind=3,
-    form=Record(
-        StoredRemovals,
-        {"removals": Many(_REMOVAL, MAX_STORED), "passed": Many(DIGEST, MAX_STORED)},
-    ),
-    read_version_0=_read_version_0,
-)
+REMOVALS = StoredForm(kind=3, form=f.form_of(StoredRemovals), read_version_0=_read_version_0)

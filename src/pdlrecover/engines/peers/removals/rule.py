@@ -50,7 +50,7 @@ class RemovalRule:
         """Raise if the rule refuses this removal, after these others."""
         if proposal.after != self.log:
             raise PlanError("this removal is about another training than this peer's")
-        if proposal.settings != self.recovery.told():
+        if proposal.settings != self.recovery.as_line():
             raise PlanError(
                 "this removal was proposed with other settings of recovery than this peer's "
                 "federation file has; propose it again"

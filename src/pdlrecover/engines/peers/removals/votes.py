@@ -21,25 +21,11 @@ from dataclasses import dataclass, field
 
 from pdlrecover.engines.peers.federation.plan import Recovery
 from pdlrecover.engines.peers.protocol import codec
+from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.contracts import Store
-from pdlrecover.engines.peers.protocol.effects import Blame, Note, Send
-from pdlrecover.engines.peers.protocol.messages import (
-    EVERYBODY,
-    NOTHING,
-    Approval,
-    Envelope,
-    Header,
-    Position,
-    Refusal,
-    RemovalProposal,
-)
+from pdlrecover.engines.peers.protocol.effects import Blame, Note, Reaction, Send
 from pdlrecover.engines.peers.protocol.run_context import RunContext
-from pdlrecover.engines.peers.removals.memory import (
-    StoredRemoval,
-    StoredRemovals,
-    recall,
-    remember,
-)
+from pdlrecover.engines.peers.removals import memory
 from pdlrecover.engines.peers.removals.rule import RemovalRule
 from pdlrecover.errors import CodecError, PlanError
 
@@ -54,7 +40,7 @@ UNTRAINED = "there is nothing to recover yet: the training has not ended here"
 class Removal:
     """A proposed removal, and who wants it."""
 
-    proposal: RemovalProposal
+    proposal: m.RemovalProposal
     kept: tuple[int, ...]
     approvals: dict[int, bytes] = field(default_factory=dict)
     """Each approving peer's signed message."""
@@ -96,7 +82,7 @@ class Removals:
             rounds=[frozenset(dealers) for dealers in rounds],
             kept_from=kept_from,
         )
-        saved = recall(self._store)
+        saved = memory.recall(self._store)
         for stored in saved.removals:
             if stored.proposal.after == log:
                 self.known[stored.proposal.digest] = Removal(
@@ -117,29 +103,29 @@ class Removals:
 
     def draft(
         self, removed: Iterable[int], *, reason: str, method: str, accept_differencing: bool
-    ) -> RemovalProposal:
+    ) -> m.RemovalProposal:
         """Return a removal after the training here, with the settings of this federation."""
-        return RemovalProposal(
+        return m.RemovalProposal(
             removed=tuple(sorted(set(removed))),
             reason=reason,
             method=method,
             accept_differencing=accept_differencing,
             after=self._log,
-            settings=self._recovery.told(),
+            settings=self._recovery.as_line(),
         )
 
-    def propose(self, proposal: RemovalProposal) -> list[Send | Blame | Note]:
+    def propose(self, proposal: m.RemovalProposal) -> list[Reaction]:
         """Propose a removal, and approve it; raise if the rule refuses it."""
         if self._rule is None or proposal.after != self._log:
             raise PlanError(UNTRAINED)
         if proposal.digest not in self.known:
             self._judge(proposal, mine=True)
-        removal, heard = self._learn(proposal)
+        removal, effects = self._learn(proposal)
         if self._context.me in proposal.removed:
-            return [*heard, *self._context.broadcast(self._place(), proposal)]
-        return [*heard, *self._approve(removal)]
+            return [*effects, *self._context.broadcast(self._place(), proposal)]
+        return [*effects, *self._approve(removal)]
 
-    def approve(self, digest: bytes) -> list[Send | Blame | Note]:
+    def approve(self, digest: bytes) -> list[Reaction]:
         """Approve a removal that was proposed."""
         if digest not in self.known:
             raise PlanError(f"no removal {digest.hex()[:16]} is known here; see the status")
@@ -150,7 +136,7 @@ class Removals:
             self._judge(removal.proposal, mine=True)
         return self._approve(removal)
 
-    def receive(self, data: bytes, source: int) -> list[Send | Blame | Note]:
+    def receive(self, data: bytes, source: int) -> list[Reaction]:
         """Take a message about removals."""
         try:
             envelope = codec.decode(data)
@@ -160,8 +146,8 @@ class Removals:
         good = (
             header.sender == source
             and source in context.others
-            and header.recipient in (context.me, EVERYBODY)
-            and (header.federation, header.run) == (context.federation, NOTHING)
+            and header.recipient in (context.me, m.EVERYBODY)
+            and (header.federation, header.run) == (context.federation, m.NOTHING)
             and context.crypto.verify(source, envelope.signed, envelope.signature)
         )
         if not good:
@@ -170,70 +156,66 @@ class Removals:
 
     def again(self) -> list[Send]:
         """Say that this peer is here, and its approvals again."""
-        sends = self._context.broadcast(self._place(), Position(reply=False))
+        sends = self._context.broadcast(self._place(), m.Position(reply=False))
         for removal in self.known.values():
             if self._context.me in removal.approvals:
                 sends += self._context.broadcast(self._place(), removal.proposal)
-                approval = Approval(removal=removal.proposal.digest)
+                approval = m.Approval(removal=removal.proposal.digest)
                 sends += self._context.broadcast(self._place(), approval)
         return sends
 
-    def _take(self, envelope: Envelope) -> list[Send | Blame | Note]:
+    def _take(self, envelope: m.Envelope) -> list[Reaction]:
         sender, body = envelope.header.sender, envelope.body
         match body:
-            case RemovalProposal():
-                return self._hear_proposal(sender, body)
-            case Approval(removal=digest) if digest in self.known:
+            case m.RemovalProposal():
+                return self._take_proposal(sender, body)
+            case m.Approval(removal=digest) if digest in self.known:
                 return self._count(self.known[digest], sender, envelope.data)
-            case Approval(removal=digest):
+            case m.Approval(removal=digest):
                 if len(self._early) < MAX_REMOVALS:
                     self._early.setdefault(digest, {})[sender] = envelope.data
                 return []
-            case Refusal(removal=digest, why=why):
-                facts: dict[str, object] = {"peer": sender, "removal": digest.hex()[:16]}
-                text = f"{self._context.name(sender)} refuses removal {digest.hex()[:16]}: "
-                return [Note(text=f"{text}{why[:500]!r}", facts=facts)]
-            case Position():
+            case m.Refusal(removal=digest, why=why):
+                name, who = digest.hex()[:16], self._context.name(sender)
+                text = f"{who} refuses removal {name}: {why[:500]!r}"
+                return [Note(text=text, facts={"peer": sender, "removal": name})]
+            case m.Position():
                 return []
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
 
-    def _hear_proposal(self, sender: int, body: RemovalProposal) -> list[Send | Blame | Note]:
-        if body.digest in self.known:
-            return []
-        if self._rule is None:
-            return []  # still training: it will be said again
+    def _take_proposal(self, sender: int, body: m.RemovalProposal) -> list[Reaction]:
+        if body.digest in self.known or self._rule is None:
+            return []  # while training goes on: it will be said again
         proposed = self._proposed.setdefault(sender, set())
         again = body.digest in proposed
         if not again and len(proposed) >= MAX_REMOVALS:
             return []
         proposed.add(body.digest)
         try:
-            _, heard = self._learn(body)
+            _, effects = self._learn(body)
         except PlanError as error:
             if again:
                 return []  # it was sent why
             why = str(error).encode()[:WHY_BYTES].decode("utf-8", "ignore")
-            return [
-                self._context.send(self._place(), Refusal(removal=body.digest, why=why), sender)
-            ]
-        facts: dict[str, object] = {"removal": body.digest.hex()[:16], "peer": sender}
-        who = ", ".join(map(self._context.name, body.removed))
-        text = f"{self._context.name(sender)} proposes removal {facts['removal']} of {who}"
-        return [Note(text=text, facts=facts), *heard]
+            refusal = m.Refusal(removal=body.digest, why=why)
+            return [self._context.send(self._place(), refusal, sender)]
+        name, who = body.digest.hex()[:16], ", ".join(map(self._context.name, body.removed))
+        text = f"{self._context.name(sender)} proposes removal {name} of {who}"
+        return [Note(text=text, facts={"removal": name, "peer": sender}), *effects]
 
-    def _learn(self, proposal: RemovalProposal) -> tuple[Removal, list[Send | Blame | Note]]:
+    def _learn(self, proposal: m.RemovalProposal) -> tuple[Removal, list[Reaction]]:
         """Take a removal into account, and the approvals that came first; raise if refused."""
         if proposal.digest in self.known:
             return self.known[proposal.digest], []
         removal = Removal(proposal=proposal, kept=self._judge(proposal))
         self.known[proposal.digest] = removal
-        heard: list[Send | Blame | Note] = []
+        effects: list[Reaction] = []
         for peer, data in self._early.pop(proposal.digest, {}).items():
-            heard += self._count(removal, peer, data)
-        return removal, heard
+            effects += self._count(removal, peer, data)
+        return removal, effects
 
-    def _judge(self, proposal: RemovalProposal, *, mine: bool = False) -> tuple[int, ...]:
+    def _judge(self, proposal: m.RemovalProposal, *, mine: bool = False) -> tuple[int, ...]:
         """Return who is kept; raise if the rule refuses this removal after those that have passed.
 
         With `mine`, after those as well that this peer has approved, and if it can take part.
@@ -259,14 +241,14 @@ class Removals:
         try:
             self._judge(removal.proposal)
         except PlanError as error:
-            facts: dict[str, object] = {"removal": digest.hex()[:16]}
-            text = f"removal {facts['removal']} is approved, and refused here: {error}"
-            return [Note(text=text, facts=facts)]
+            name = digest.hex()[:16]
+            text = f"removal {name} is approved, and refused here: {error}"
+            return [Note(text=text, facts={"removal": name})]
         self._passed.append(digest)
         return []
 
-    def _approve(self, removal: Removal) -> list[Send | Blame | Note]:
-        body = Approval(removal=removal.proposal.digest)
+    def _approve(self, removal: Removal) -> list[Reaction]:
+        body = m.Approval(removal=removal.proposal.digest)
         proposed = self._context.broadcast(self._place(), removal.proposal)
         approved = self._context.broadcast(self._place(), body)
         removal.approvals[self._context.me] = approved[0].data
@@ -274,7 +256,7 @@ class Removals:
         self._save()
         return [*proposed, *approved, *notes]
 
-    def _count(self, removal: Removal, peer: int, data: bytes) -> list[Send | Blame | Note]:
+    def _count(self, removal: Removal, peer: int, data: bytes) -> list[Reaction]:
         if peer not in removal.kept:
             return [Blame(peer=peer, what="voted on its own removal")]
         if peer in removal.approvals:
@@ -283,28 +265,24 @@ class Removals:
         notes = self._pass(removal)
         self._save()
         name, got = removal.proposal.digest.hex()[:16], len(removal.approvals)
-        text = (
-            f"{self._context.name(peer)} approves removal {name}: {got} of {self.needed} approvals"
-        )
-        facts: dict[str, object] = {
-            "peer": peer,
-            "removal": name,
-            "approvals": got,
-            "needed": self.needed,
-        }
+        who, needed = self._context.name(peer), self.needed
+        facts = {"peer": peer, "removal": name, "approvals": got, "needed": needed}
+        text = f"{who} approves removal {name}: {got} of {needed} approvals"
         return [Note(text=text, facts=facts), *notes]
 
     def _save(self) -> None:
         removals = tuple(
-            StoredRemoval(proposal=each.proposal, approvals=tuple(each.approvals.values()))
+            memory.StoredRemoval(proposal=each.proposal, approvals=tuple(each.approvals.values()))
             for each in self.known.values()
         )
-        remember(self._store, StoredRemovals(removals=removals, passed=tuple(self._passed)))
+        memory.remember(
+            self._store, memory.StoredRemovals(removals=removals, passed=tuple(self._passed))
+        )
 
     @property
     def _log(self) -> bytes:
         """The digest of the log that removals are about; `NOTHING` while the training goes on."""
-        return NOTHING if self._rule is None else self._rule.log
+        return m.NOTHING if self._rule is None else self._rule.log
 
-    def _place(self) -> Header:
-        return self._context.place(0, self._log, NOTHING, 0)
+    def _place(self) -> m.Header:
+        return self._context.place(0, self._log, m.NOTHING, 0)

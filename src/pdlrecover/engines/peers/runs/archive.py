@@ -12,6 +12,7 @@ are read when they are asked for.
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import overload
 
@@ -33,23 +34,18 @@ class Archive:
         self,
         folder: Path,
         key: bytes,
+        layout: VaultLayout,
         *,
-        training: bytes,
-        federation: bytes,
-        peer: int,
         peers: int,
-        parameters: int,
-        blocks: int,
         keep: int | None = None,
         limit: int | None = None,
     ) -> None:
-        """`training` names the training run; `keep` and `limit` are as a vault takes them."""
-        self._folder, self._key, self._training = folder, key, training
-        self._federation, self._peer, self._peers = federation, peer, peers
-        self._parameters, self._blocks = parameters, blocks
+        """`layout` is the training's; `keep` and `limit` are as a vault takes them."""
+        self._folder, self._key, self._layout, self._peers = folder, key, layout, peers
         self._keep, self._limit = keep, limit
+        self._training = bytes.fromhex(layout.run)
         self._vaults: dict[bytes, Vault] = {}
-        self._vault(training)
+        self._vault(self._training)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -68,10 +64,8 @@ class Archive:
     def reserve(self, run: bytes) -> None:
         """Make room for the next step, or raise."""
         vault = self._vault(run)
-        evidence = [_DEALER.size * self._peers]
-        step = vault.layout.round_bytes(self._peers, evidence=evidence)
-        promised = step  # no more than what it leaves
-        vault.reserve(step + promised)
+        step = vault.layout.round_bytes(self._peers, evidence=[_DEALER.size * self._peers])
+        vault.reserve(2 * step)  # what is promised in it takes no more than what it leaves
 
     def commit(
         self, run: bytes, entry: LogEntry, shares: dict[int, Elements], model: Vector | None
@@ -149,17 +143,10 @@ class Archive:
     def _vault(self, run: bytes) -> Vault:
         if run not in self._vaults:
             trains = run == self._training
-            layout = VaultLayout(
-                federation=self._federation,
-                run=run.hex(),
-                peer=self._peer,
-                parameters=self._parameters,
-                blocks=self._blocks,
-            )
             self._vaults[run] = Vault(
                 self._folder / (TRAINING if trains else f"recovery-{run.hex()[:16]}"),
                 self._key,
-                layout,
+                replace(self._layout, run=run.hex()),
                 keep=self._keep if trains else None,
                 limit=self._limit,
             )

@@ -33,23 +33,12 @@ from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import PlanError
 from pdlrecover.field import F61, Elements, FixedPoint, Integers
+from pdlrecover.recovery import requests as r
 from pdlrecover.recovery.removal import check_peers_in_sum
-from pdlrecover.recovery.requests import (
-    Direction,
-    Dots,
-    Individual,
-    Method,
-    Past,
-    Removed,
-    Request,
-    Stepped,
-    Update,
-    Vector,
-)
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Shares
 
-Contribute = Callable[[int, Vector], Integers]
+Contribute = Callable[[int, r.Vector], Integers]
 
 
 class Driver:
@@ -59,20 +48,20 @@ class Driver:
         self,
         *,
         context: RunContext,
-        method: Method,
+        method: r.Method,
         code: FixedPoint,
         store: Store,
         contribute: Contribute,
         history: bytes | None = None,
-        observer: Callable[[Stepped], None] | None = None,
+        observer: Callable[[r.Stepped], None] | None = None,
     ) -> None:
         """`history` is the training run whose stored sums a recovery uses."""
         self.context, self._method, self._code = context, method, code
         self._store, self._contribute, self._history = store, contribute, history
         self._observer = observer
-        self.model: Vector | None = None
+        self.model: r.Vector | None = None
         """What the method came to, once it has."""
-        self.at: Vector | None = None
+        self.at: r.Vector | None = None
         """The model that the step under way asks for updates at, if it does."""
         self.round = 0
         quorums = context.scheme.quorums
@@ -121,34 +110,34 @@ class Driver:
                 self.model = end.value
                 return None
             self.ledger.enter(request)
-            if isinstance(request, Stepped):
+            if isinstance(request, r.Stepped):
                 self.round = request.round + 1
                 answer = None
                 if self._observer:
                     self._observer(request)
-            elif isinstance(request, Dots) and not any(map(self._enough_in_pair, request.pairs)):
+            elif isinstance(request, r.Dots) and not any(map(self._enough_in_pair, request.pairs)):
                 answer = np.zeros((len(request.vectors), len(request.pairs)))
             else:
                 self._step += 1
                 return self._task(request)
 
-    def _task(self, request: Request) -> Task:
+    def _task(self, request: r.Request) -> Task:
         self._asked_round = self.at = None
         self._decode = lambda opened: encoding.decode_sum(self._code, opened)
         match request:
-            case Update():
+            case r.Update():
                 return self._update(request)
-            case Past(rounds=rounds):
+            case r.Past(rounds=rounds):
                 self._check_stored(rounds, "stored sums")
                 return self._stored(rounds, "past", set(self.context.peers))
-            case Removed(rounds=rounds):
+            case r.Removed(rounds=rounds):
                 everybody = set(range(self.context.scheme.quorums.peers))
                 return self._stored(rounds, "removed", everybody - set(self.context.peers))
-            case Direction():
+            case r.Direction():
                 return self._direction(request)
-            case Dots():
+            case r.Dots():
                 return self._dots(request)
-            case Individual():
+            case r.Individual():
                 raise PlanError(
                     "this method asks for single peers' updates, which are never opened between "
                     "peers; choose another method"
@@ -156,7 +145,7 @@ class Driver:
             case _:
                 raise PlanError(f"nothing answers a {type(request).__name__}")
 
-    def _update(self, request: Update) -> Task:
+    def _update(self, request: r.Update) -> Task:
         self.round, self.at = request.round, request.at.copy()
         if self._was_trained(request):
             self._check_stored((request.round,), "fresh sums")
@@ -172,7 +161,7 @@ class Driver:
             compute=lambda: self._contribute(request.round, request.at),
         )
 
-    def _was_trained(self, request: Update) -> bool:
+    def _was_trained(self, request: r.Update) -> bool:
         """Say whether the training opened these very updates, and they are stored."""
         if self._history is None or request.round >= len(self._store.log(self._history)):
             return False
@@ -185,7 +174,7 @@ class Driver:
             lambda: self._combined([self._stored_share(t, of) for t in rounds], [1] * len(rounds)),
         )
 
-    def _direction(self, request: Direction) -> Task:
+    def _direction(self, request: r.Direction) -> Task:
         self._check_stored(request.rounds, "directions")
         for b in request.pairs:
             self._check_peers_in_sum(len(self._both(b)), "directions")
@@ -201,7 +190,7 @@ class Driver:
         asked = _digest("direction", [*request.rounds, -1, *request.pairs], numbers)
         return self._opening(asked, share)
 
-    def _dots(self, request: Dots) -> Task:
+    def _dots(self, request: r.Dots) -> Task:
         encoded, scales = encoding.encode_vectors(self._code, request.vectors)
         places = [i for i, b in enumerate(request.pairs) if self._enough_in_pair(b)]
         pairs = tuple(request.pairs[i] for i in places)

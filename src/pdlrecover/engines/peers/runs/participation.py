@@ -43,7 +43,7 @@ class Participation:
         self.meet("fresh sums", len(self.last))
 
     def meet(self, kind: str, size: int) -> None:
-        """Count a sum of so many peers; kinds are those of the ledger."""
+        """Count a sum of `size` peers; kinds are those of the ledger."""
         least, most = self._sizes.get(kind, (size, size))
         self._sizes[kind] = min(least, size), max(most, size)
 

@@ -16,7 +16,7 @@ from pdlrecover.engines.peers.folder import TRAINED, recovered_name
 from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES
-from pdlrecover.engines.peers.removals.votes import Removal
+from pdlrecover.engines.peers.removals.votes import UNTRAINED, Removal
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.engines.peers.runs.run_session import RunSession
@@ -73,11 +73,6 @@ class RunFactory:
         self.training = training_run(membership, model)
         """The name of the training run."""
 
-    def settings(self, recovery: Recovery) -> Settings:
-        """Return how a recovery with these settings is done."""
-        options = recovery.options(self.rounds)
-        return Settings(options=options, batch_size=self.membership.training.batch_size)
-
     @property
     def largest_message(self) -> int:
         """No honest peer sends more bytes at once: fetched answers, or a share with its proof."""
@@ -106,9 +101,10 @@ class RunFactory:
         """Return this peer's part in the recovery that a removal asks for."""
         models = self.store.models(self.training)
         if len(models) != self.rounds + 1:
-            raise PlanError("there is nothing to recover yet: the training has not ended here")
+            raise PlanError(UNTRAINED)
         original = Original(models=models, optimizer=self._optimizer, code=self._contribution.code)
-        settings = self.settings(Recovery.heard(removal.proposal.settings))
+        options = Recovery.from_line(removal.proposal.settings).options(self.rounds)
+        settings = Settings(options=options, batch_size=self.membership.training.batch_size)
         method = methods.start(removal.proposal.method, original, settings)
         context = self.context(removal.proposal.digest, removal.kept)
         return self._session(method, context, history=self.training)

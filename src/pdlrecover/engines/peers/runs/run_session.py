@@ -5,39 +5,26 @@ on the same store goes on where its log ends.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple, cast
 
 import numpy as np
 
-from pdlrecover.engines.peers.protocol.codec import MAX_ENTRIES
+from pdlrecover.engines.peers.protocol import effects as e
+from pdlrecover.engines.peers.protocol import step_memory as memory
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.dealing import Dealt
-from pdlrecover.engines.peers.protocol.effects import (
-    Blame,
-    Commit,
-    Compute,
-    Effect,
-    Halt,
-    Keep,
-    Note,
-    Remember,
-    Send,
-    Serve,
+from pdlrecover.engines.peers.protocol.messages import (
+    MAX_ENTRIES,
+    Held,
+    LogEntry,
+    SubSecret,
+    choice_of,
 )
-from pdlrecover.engines.peers.protocol.messages import Held, LogEntry
-from pdlrecover.engines.peers.protocol.previous_step import recall_previous
+from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES, RunProtocol
-from pdlrecover.engines.peers.protocol.step_memory import (
-    KEPT_ROW,
-    PROMISE,
-    PROMISE_NAME,
-    KeptRow,
-    Promise,
-    Row,
-    row_name,
-)
 from pdlrecover.engines.peers.protocol.tasks import Task
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.errors import HistoryError, PlanError
@@ -48,7 +35,7 @@ OTHERWISE = (
     "what is stored of this run was asked for in another way than this version of the software "
     "asks; nothing is lost: go on with the version that began it"
 )
-Outgoing = Send | Compute | Blame | Note | Halt
+Outgoing = e.Send | e.Compute | e.Blame | e.Note | e.Halt
 
 
 class RunSession:
@@ -91,7 +78,7 @@ class RunSession:
             if self.driver.at is not None:
                 last = step, self.driver.at
             if step == len(log) - 1:
-                self._recall_previous(entry)
+                self.protocol.previous = self._recall_previous(self.task, entry)
             self.protocol.replay(entry)
             self.task = self.driver.answer(entry)
         if last and not np.array_equal(self._store.asked_at(self._run, last[0]), last[1]):
@@ -109,34 +96,40 @@ class RunSession:
         """Do what is due by the clock."""
         return self._carry_out(self.protocol.tick(now), now)
 
-    def _rows(self, step: int) -> list[Row]:
+    def _rows(self, step: int) -> list[memory.Row]:
         """Return the rows of a step that were kept."""
-        saved = (self._store.promised(self._run, row_name(p)) for p in self.protocol.context.peers)
-        kept = [KEPT_ROW.decode(data) for data in saved if data]
+        saved = (
+            self._store.promised(self._run, memory.row_name(p)) for p in self.protocol.context.peers
+        )
+        rows = [memory.KEPT_ROW.decode(data) for data in saved if data]
         staged = partial(self._store.held, self._run)
-        return [row for each in kept if each.step == step and (row := each.restored(staged))]
+        return [row.restored(staged) for row in rows if row.step == step]
 
-    def _promise(self) -> Promise | None:
+    def _promise(self) -> memory.Promise | None:
         """Return what this peer promised in the last step in which it did."""
-        saved = self._store.promised(self._run, PROMISE_NAME)
-        return PROMISE.decode(saved) if saved else None
+        saved = self._store.promised(self._run, memory.PROMISE_NAME)
+        return memory.PROMISE.decode(saved) if saved else None
 
-    def _recall_previous(self, entry: LogEntry) -> None:
-        """Find again what this peer said in the last step that the store has."""
-        protocol, task, promise, spoken = self.protocol, self.task, self._promise(), None
-        if task is None:
-            return
+    def _recall_previous(self, task: Task, entry: LogEntry) -> PreviousStep:
+        """Return what this peer said in the last step of the store, as far as it can be had."""
+        protocol, promise, spoken = self.protocol, self._promise(), None
         if promise and promise.step == protocol.step:
             spoken = promise.now
         elif promise and promise.step == protocol.step + 1:
             spoken = promise.before
+        if task.kind is None:
+            values = task.sub_secret({})
+        elif task.kind.masks:
+            values = spoken.sub_secret if spoken else None
+        else:
+            dealers = [held.dealer for held in entry.dealers]
+            values = self._store.shares(self._run, protocol.step, dealers)
+        part = None if values is None else SubSecret(choice=choice_of(entry.dealers), values=values)
         place = protocol.context.place(protocol.step, protocol.log, task.asked, task.round)
-        protocol.previous = recall_previous(
-            self._store, protocol.context, task, place, entry, spoken
-        )
+        return PreviousStep(place=place, spoken=spoken, sub_secret=part)
 
     def _begin(
-        self, now: float, memory: Promise | None = None, rows: Sequence[Row] = ()
+        self, now: float, memory: memory.Promise | None = None, rows: Sequence[memory.Row] = ()
     ) -> list[Outgoing]:
         if self.task is None:
             self.protocol.end()
@@ -144,19 +137,19 @@ class RunSession:
         self._store.reserve(self._run)
         return self._carry_out(self.protocol.begin(self.task, now, memory, rows), now)
 
-    def _carry_out(self, effects: Sequence[Effect], now: float) -> list[Outgoing]:
+    def _carry_out(self, effects: Sequence[e.Effect], now: float) -> list[Outgoing]:
         out: list[Outgoing] = []
         opened = False
         for effect in _together(effects):
             match effect:
                 case _Write(values=values, shares=kept):
                     self._store.promise(self._run, values, kept)
-                case Commit(entry=entry, shares=shares):
+                case e.Commit(entry=entry, shares=shares):
                     self._store.commit(self._run, entry, shares, self.driver.at)
                     self.task = self.driver.answer(entry)
                     self._keep_model()
                     opened = True
-                case Serve(to=to, first=first):
+                case e.Serve(to=to, first=first):
                     out.append(self.protocol.answers(to, first, self._entries(first)))
                 case _:
                     out.append(effect)
@@ -169,7 +162,7 @@ class RunSession:
                 self._store.finish(self._run, self.driver.model), self.driver.model
             ):
                 raise PlanError(OTHERWISE)
-            names = map(row_name, self.protocol.context.peers)
+            names = map(memory.row_name, self.protocol.context.peers)
             if kept := {name: b"" for name in names if self._store.promised(self._run, name)}:
                 self._store.promise(self._run, kept, {})
 
@@ -191,20 +184,20 @@ class _Write(NamedTuple):
     shares: dict[Held, Elements]
 
 
-def _together(effects: Sequence[Effect]) -> Iterator[Outgoing | Commit | Serve | _Write]:
+def _together(effects: Sequence[e.Effect]) -> Iterator[Outgoing | e.Commit | e.Serve | _Write]:
     """Yield the effects, and what is to be kept before the next of them as one."""
-    for keeps, some in groupby(effects, lambda effect: isinstance(effect, Remember | Keep)):
+    for keeps, some in groupby(effects, lambda effect: isinstance(effect, e.Remember | e.Keep)):
         if not keeps:
-            yield from cast("Iterator[Outgoing | Commit | Serve]", some)
+            yield from cast("Iterator[Outgoing | e.Commit | e.Serve]", some)
             continue
         write = _Write({}, {})
         for effect in some:
-            if isinstance(effect, Remember):
-                write.values[PROMISE_NAME] = PROMISE.encode(effect.promise)
-            elif isinstance(effect, Keep):
+            if isinstance(effect, e.Remember):
+                write.values[memory.PROMISE_NAME] = memory.PROMISE.encode(effect.promise)
+            elif isinstance(effect, e.Keep):
                 for row in effect.rows:
-                    kept = KeptRow.of(row, effect.step, whole=not effect.stored)
-                    write.values[row_name(row.held.dealer)] = KEPT_ROW.encode(kept)
-                    if effect.stored:
-                        write.shares[row.held] = row.values
+                    kept = row
+                    if effect.stored and row.values is not None:
+                        write.shares[row.held], kept = row.values, replace(row, values=None)
+                    write.values[memory.row_name(row.held.dealer)] = memory.KEPT_ROW.encode(kept)
         yield write

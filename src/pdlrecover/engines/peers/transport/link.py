@@ -61,6 +61,24 @@ class Limits:
     pause: float = 0.2
     """After the first failure, in seconds; it doubles."""
 
+    @property
+    def options(self) -> list[tuple[str, int]]:
+        """How gRPC is set up, on both sides."""
+        return [
+            ("grpc.max_receive_message_length", 2 * CHUNK),
+            ("grpc.max_send_message_length", 2 * CHUNK),
+            ("grpc.http2.max_frame_size", CHUNK),
+            ("grpc.keepalive_time_ms", 20_000),
+            ("grpc.keepalive_timeout_ms", 10_000),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+            ("grpc.initial_reconnect_backoff_ms", 200),
+            ("grpc.max_reconnect_backoff_ms", 5_000),
+            ("grpc.max_concurrent_streams", self.calls),
+            ("grpc.so_reuseport", 0),
+            ("grpc.enable_http_proxy", 0),
+        ]
+
 
 @dataclass(kw_only=True, eq=False)
 class _Message:
@@ -78,7 +96,7 @@ class Link:
         self, address: str, name: str, tls: Tls, limits: Limits, counts: Counter[str]
     ) -> None:
         credentials = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
-        named = [*options(limits), ("grpc.ssl_target_name_override", name)]
+        named = [*limits.options, ("grpc.ssl_target_name_override", name)]
         self._channel = grpc.aio.secure_channel(address, credentials, options=named)
         self._open = self._channel.stream_stream(METHOD)
         self._limits, self._counts = limits, counts
@@ -140,7 +158,7 @@ class Link:
         """
         self._error = None
         call = self._open()
-        ends = [asyncio.create_task(part) for part in (self._hear(call), self._watch())]
+        ends = [asyncio.create_task(part) for part in (self._read_answers(call), self._watch())]
         writing = asyncio.create_task(self._write(call))
         try:
             await asyncio.wait([*ends, writing], return_when=asyncio.FIRST_COMPLETED)
@@ -160,15 +178,13 @@ class Link:
             while not self._queue or self._is_full():
                 self._moved.clear()
                 await self._moved.wait()
-            await self._send(call, self._take())
+            message = self._take()
+            message.sent_at = time.monotonic()
+            self._unanswered.append(message)
+            for chunk in _chunks(message.data):
+                await call.write(chunk)
 
-    async def _send(self, call: Any, message: _Message) -> None:
-        message.sent_at = time.monotonic()
-        self._unanswered.append(message)
-        for chunk in _chunks(message.data):
-            await call.write(chunk)
-
-    async def _hear(self, call: Any) -> None:
+    async def _read_answers(self, call: Any) -> None:
         try:
             while (answer := await call.read()) is not grpc.aio.EOF:
                 self._is_up()
@@ -245,21 +261,3 @@ def _chunks(data: bytes) -> Iterator[bytes]:
     yield len(data).to_bytes(SIZE_BYTES, "little") + data[:CHUNK]
     for start in range(CHUNK, len(data), CHUNK):
         yield data[start : start + CHUNK]
-
-
-def options(limits: Limits) -> list[tuple[str, int]]:
-    """Return how gRPC is set up, on both sides."""
-    return [
-        ("grpc.max_receive_message_length", 2 * CHUNK),
-        ("grpc.max_send_message_length", 2 * CHUNK),
-        ("grpc.http2.max_frame_size", CHUNK),
-        ("grpc.keepalive_time_ms", 20_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-        ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.max_reconnect_backoff_ms", 5_000),
-        ("grpc.max_concurrent_streams", limits.calls),
-        ("grpc.so_reuseport", 0),
-        ("grpc.enable_http_proxy", 0),
-    ]

@@ -34,19 +34,11 @@ from typing import Any, cast
 import grpc
 
 from pdlrecover.engines.peers.identity.member import split_address
-from pdlrecover.engines.peers.transport.link import (
-    BROKEN,
-    METHOD,
-    SIZE_BYTES,
-    Limits,
-    Link,
-    Tls,
-    options,
-)
+from pdlrecover.engines.peers.transport.link import BROKEN, METHOD, SIZE_BYTES, Limits, Link, Tls
 from pdlrecover.errors import PlanError
 
 ANSWER_WAIT, ANSWER_MESSAGES, ANSWER_BYTES = 0.1, 8, 1 << 20
-"""An answer waits for others to go with it, for this part of a message's deadline, or until so
+"""An answer waits for others to go with it, for this part of a message's deadline, or until this
 much is there to be answered."""
 
 
@@ -83,7 +75,7 @@ class Network:
 
     async def start(self) -> None:
         """Listen, and be ready to send."""
-        server = grpc.aio.server(options=options(self._limits))
+        server = grpc.aio.server(options=self._limits.options)
         server.add_generic_rpc_handlers((_Service(self._deliver),))
         credentials = grpc.ssl_server_credentials(
             [(self._tls.key, self._tls.certificate)],
