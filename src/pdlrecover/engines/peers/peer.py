@@ -365,9 +365,9 @@ class Peer:
     def _finish(self, run: bytes, session: RunSession) -> None:
         if run == self.runs.training:
             self.runs.write_trained(session)
-            self._end(run, DONE)
             kept_from = self.runs.store.shares_from(run)
             self.removals.training_ended(session.protocol.log, self.runs.dealers(), kept_from)
+            self._end(run, DONE)
             self._start_recoveries()
         else:
             self.runs.write_recovered(session, self.removals.known[run])

@@ -8,6 +8,7 @@ from bodies import DIGEST, ELEMENTS, HELD, SIGNATURE, VIEW
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdlrecover.engines.peers.operator.misconduct import MISDEEDS
 from pdlrecover.engines.peers.protocol.ballot import BallotRecord
 from pdlrecover.engines.peers.protocol.messages import Held, Proposal, Vote
 from pdlrecover.engines.peers.protocol.step_memory import (
@@ -17,6 +18,7 @@ from pdlrecover.engines.peers.protocol.step_memory import (
     Row,
     Spoken,
 )
+from pdlrecover.engines.peers.removals.memory import REMOVALS
 from pdlrecover.errors import HistoryError
 
 HELD_ROW = Held(dealer=3, digest=b"e" * 32)
@@ -100,6 +102,32 @@ def test_garbage_raises_one_error_only(data):
         except HistoryError:
             continue
         assert form is KEPT_ROW  # 107 bytes that begin with no version are a note of a row
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("00" * 32),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["dealt", "now", "before", "ballot", "removals", "passed", "lock"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_json_of_a_wrong_shape_is_refused_and_nothing_is_forgotten(value):
+    text = json.dumps(value).encode()
+    for form, data in ((PROMISE, bytes(40) + text), (REMOVALS, text), (MISDEEDS, text)):
+        try:
+            found = form.decode(data)
+        except HistoryError:
+            continue
+        kept = value.values() if isinstance(value, dict) else value
+        assert not any(kept), found  # only what says nothing is read as nothing
 
 
 def test_a_record_of_a_later_version_or_another_kind_is_refused():

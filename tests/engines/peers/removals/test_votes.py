@@ -13,7 +13,7 @@ from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.effects import Blame, Note, Send
 from pdlrecover.engines.peers.removals.votes import MAX_REMOVALS, Removals
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import HistoryError, PlanError
 
 LOG = bytes(range(32))
 SETUP = Setup(7, Tolerance(colluders=1, dropouts=2, liars=1))
@@ -460,3 +460,23 @@ def test_a_long_reason_is_refused_in_a_message_that_can_be_sent(changes):
     (answer,) = removals(0).receive(data, 1)
     why = codec.decode(answer.data).body.why
     assert 500 < len(why.encode()) <= 900
+
+
+def test_who_cannot_read_its_votes_judges_nothing_and_keeps_them():
+    store = MemoryStore()
+    removals(0, store).propose(removal((5, 6)))
+    saved = store.recall("removals")
+    store.remember({"removals": saved[:-1]})
+    again = removals(0, store, log=None)
+    with pytest.raises(HistoryError, match="cannot be read"):
+        again.training_ended(LOG, [range(7)] * ROUNDS)
+    with pytest.raises(PlanError, match="nothing to recover yet"):
+        again.propose(removal((3, 4)))
+    assert store.recall("removals") == saved[:-1]
+
+
+def test_votes_are_recalled_whatever_version_their_messages_have(monkeypatch):
+    store = MemoryStore()
+    removals(0, store).propose(removal((5, 6)))
+    monkeypatch.setattr(codec, "VERSION", codec.VERSION + 1)
+    assert list(removals(0, store).known) == [removal((5, 6)).digest]

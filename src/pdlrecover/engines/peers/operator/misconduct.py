@@ -43,7 +43,10 @@ class Misdeed:
 
 def _read_version_0(data: bytes) -> tuple[Misdeed, ...]:
     """Read JSON: lists of peer, deed and time."""
-    return tuple(Misdeed(peer=peer, what=what, time=at) for peer, what, at in json.loads(data))
+    saved = json.loads(data)
+    if not isinstance(saved, list):
+        raise TypeError("it is no list")
+    return tuple(Misdeed(peer=peer, what=what, time=at) for peer, what, at in saved)
 
 
 MISDEEDS = StoredForm(

@@ -112,6 +112,8 @@ def _row_version_0(data: bytes) -> Row:
     """Read step, dealer, digest and statement, and the shares after a flag that they follow."""
     note = struct.Struct("<QH32s64s?")
     step, dealer, digest, statement, whole = note.unpack_from(data)
+    if len(data) > note.size and not whole:
+        raise ValueError("bytes are left over at the end of it")
     values = _numbers(data[note.size :]) if whole else None
     held = Held(dealer=dealer, digest=digest)
     return Row(step=step, held=held, statement=statement, values=values)

@@ -42,8 +42,10 @@ class StoredForm(Generic[T]):
     def decode(self, data: bytes) -> T:
         """Return the record that was stored as these bytes."""
         try:
-            return self._read(data) if data.startswith(MAGIC) else self.read_version_0(data)
-        except (ValueError, LookupError, TypeError, struct.error, CodecError) as error:
+            if not data.startswith(MAGIC):
+                data = self.encode(self.read_version_0(data))  # to check it as strictly
+            return self._read(data)
+        except Exception as error:  # whatever is wrong with it, the peer must not go on
             raise HistoryError(
                 f"what this peer remembers of its votes and dealings cannot be read: {error}; go "
                 "on with the version of the software that wrote it, or put back the latest backup "

@@ -17,12 +17,19 @@ _NAME = "removals"
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoredApproval:
+    """A peer's approval: the whole message, as it was signed."""
+
+    peer: f.Peer
+    message: Annotated[bytes, f.Bytes(MAX_APPROVAL)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredRemoval:
     """A removal that was proposed, and who has approved it."""
 
     proposal: RemovalProposal
-    approvals: tuple[Annotated[bytes, f.Bytes(MAX_APPROVAL)], ...]
-    """The whole messages, as they were signed."""
+    approvals: tuple[StoredApproval, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +55,10 @@ def _read_version_0(data: bytes) -> StoredRemovals:
     """Read JSON with hexadecimal digits."""
     saved, removals = json.loads(data), []
     for item in saved["removals"]:
-        approvals = tuple(map(bytes.fromhex, item.pop("approvals").values()))
+        approvals = tuple(
+            StoredApproval(peer=int(peer), message=bytes.fromhex(message))
+            for peer, message in item.pop("approvals").items()
+        )
         item |= {"removed": tuple(item["removed"]), "after": bytes.fromhex(item["after"])}
         removals.append(StoredRemoval(proposal=RemovalProposal(**item), approvals=approvals))
     passed = tuple(map(bytes.fromhex, saved["passed"]))

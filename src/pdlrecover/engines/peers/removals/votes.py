@@ -74,7 +74,7 @@ class Removals:
         `log` is the digest of its log; `rounds` says who dealt in each of its rounds; this peer has
         its shares of round 0 and from round `kept_from` on, and has dropped the others.
         """
-        self._rule = RemovalRule(
+        rule = RemovalRule(
             quorums=self._context.scheme.quorums,
             recovery=self._recovery,
             needed=self.needed,
@@ -83,14 +83,17 @@ class Removals:
             kept_from=kept_from,
         )
         saved = memory.recall(self._store)
-        for stored in saved.removals:
-            if stored.proposal.after == log:
-                self.known[stored.proposal.digest] = Removal(
-                    proposal=stored.proposal,
-                    kept=self._rule.kept(stored.proposal),
-                    approvals={codec.decode(e).header.sender: e for e in stored.approvals},
-                )
+        self.known = {
+            stored.proposal.digest: Removal(
+                proposal=stored.proposal,
+                kept=rule.kept(stored.proposal),
+                approvals={each.peer: each.message for each in stored.approvals},
+            )
+            for stored in saved.removals
+            if stored.proposal.after == log
+        }
         self._passed = [digest for digest in saved.passed if digest in self.known]
+        self._rule = rule  # last: without what was recalled, nothing is judged
 
     @property
     def needed(self) -> int:
@@ -272,7 +275,13 @@ class Removals:
 
     def _save(self) -> None:
         removals = tuple(
-            memory.StoredRemoval(proposal=each.proposal, approvals=tuple(each.approvals.values()))
+            memory.StoredRemoval(
+                proposal=each.proposal,
+                approvals=tuple(
+                    memory.StoredApproval(peer=peer, message=message)
+                    for peer, message in each.approvals.items()
+                ),
+            )
             for each in self.known.values()
         )
         memory.remember(
