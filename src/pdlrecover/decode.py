@@ -1,4 +1,4 @@
-"""Dataclasses from the plain values of TOML and JSON, and as TOML tables again.
+"""Reads TOML and JSON into dataclasses, with precise errors, and writes TOML tables.
 
 Rules:
 

@@ -1,4 +1,4 @@
-"""Files that are complete or absent, written by one process at a time, read or explained.
+"""Reading and writing files: atomic, locked, and with errors that say what to do.
 
 Where `error` is given, it is raised with the file's name and what to do, instead of an `OSError`.
 """

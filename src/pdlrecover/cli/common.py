@@ -1,4 +1,4 @@
-"""What several commands have in common."""
+"""Shared by several commands: arguments, exit codes, and asking for a passphrase."""
 
 from pathlib import Path
 from typing import Annotated

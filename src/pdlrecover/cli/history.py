@@ -1,4 +1,4 @@
-"""`pdlrecover history verify`: whether everything is as it was stored."""
+"""`pdlrecover history verify`: checks that a peer's history is intact."""
 
 import sys
 from pathlib import Path

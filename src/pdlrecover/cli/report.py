@@ -1,4 +1,4 @@
-"""`pdlrecover report`: the page again, from one or several results."""
+"""`pdlrecover report`: rebuilds the report page from stored results."""
 
 from pathlib import Path
 from typing import Annotated

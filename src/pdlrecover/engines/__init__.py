@@ -1,1 +1,1 @@
-"""What carries a method out: who computes, who talks to whom, and what it costs."""
+"""Engines run a recovery method: in a simulation, or between real peers."""

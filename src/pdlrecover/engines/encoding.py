@@ -1,4 +1,4 @@
-"""How requests and answers become integers, the same in every engine: to the bit.
+"""How requests and answers become integers, bit for bit the same in every engine.
 
 Rules: what is opened are integers, with f fraction bits for a sum, 2f for a direction or a dot
 product. Public vectors and coefficients are rounded here, by elementwise operations only.

@@ -1,4 +1,4 @@
-"""What peers hold of a sum, and what they can do with it: on shares, or in the clear.
+"""Sums in a simulation: dealt, combined and opened, on shares or in the clear.
 
 Rules:
 

@@ -1,4 +1,4 @@
-"""Numbers that wrap: arithmetic modulo q = 2^61 − 1, fixed point, and randomness."""
+"""The finite field: arithmetic modulo q = 2^61 − 1, fixed point, and randomness."""
 
 from pdlrecover.field.fixed_point import FixedPoint
 from pdlrecover.field.interpolation import barycentric_weights, distinct, lagrange_rows

@@ -1,4 +1,4 @@
-"""The files that datasets come in: where they are, that they are whole, and what is in them.
+"""Dataset files: finds them, checks their digests, and reads them.
 
 Rules:
 

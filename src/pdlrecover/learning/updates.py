@@ -1,4 +1,4 @@
-"""What a peer deals in a round: its clipped, weighted update, of one peer or of all at once.
+"""Computes peers' weighted gradients and clips them, for one peer or many at once.
 
     g_i = α_i · (∇L_i(w) + λw),    L_i = mean cross-entropy over peer i's minibatch,
 

@@ -1,4 +1,4 @@
-"""`auto`: recover the way that this run calls for, without knowing the attack.
+"""`auto`: chooses how to recover from what the run shows, without knowing the attack.
 
 1. A plain SGD or momentum run with normal minibatches: accelerated retraining matches retraining
    in a twentieth of the rounds, so nothing is replayed.

@@ -1,4 +1,4 @@
-"""Historical information: the stored updates of the kept peers again, without any correction.
+"""Replays the kept peers' stored updates, without any correction.
 
     ŵ_{t+1} = step(ŵ_t, Σ_K g(w̄_t) / Σ_K α)
 

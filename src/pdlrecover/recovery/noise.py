@@ -1,4 +1,4 @@
-"""Gaussian noise from the package's sources of randomness, for methods that hide behind some.
+"""Gaussian noise, for methods whose guarantee rests on it.
 
 Rules:
 

@@ -1,4 +1,4 @@
-"""Drop-client retraining, and training itself: exact rounds from a first model.
+"""Retraining without the removed peers, and training itself: exact rounds from a first model.
 
     w_{t+1} = step(w_t, Σ_K g(w_t) / Σ_K α)
 

@@ -1,4 +1,4 @@
-"""Secrets in pieces: tolerance, packed Shamir sharing, robust opening, masked dot products."""
+"""Secret sharing: tolerance, packed Shamir, robust opening, masked dot products."""
 
 from pdlrecover.sharing.dots import (
     add_masks,

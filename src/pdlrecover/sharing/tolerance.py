@@ -1,4 +1,4 @@
-"""What must be survived, and what that costs: packing, degrees and quorums.
+"""What a federation tolerates, and the packing, degrees and quorums that follow.
 
 Rules: with c colluders, D dropouts, e liars among n peers, and ℓ numbers packed in a polynomial,
 

@@ -1,4 +1,4 @@
-"""From the files of a peer to the running peer: its folder, and the federation file.
+"""Starts a peer from its folder and the federation file, and checks both first.
 
 Steps: the keys, the federation and whether everybody has signed it, the data, the history's key,
 the history and whether it is whole. What is wrong is said before anything is sent.

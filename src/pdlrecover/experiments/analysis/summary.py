@@ -1,4 +1,4 @@
-"""What a busy person wants to know of an experiment, in sentences computed from its numbers."""
+"""The summary of an experiment: sentences computed from its numbers."""
 
 from pdlrecover.experiments.analysis.promises import BACKDOOR_MARGIN, above
 from pdlrecover.experiments.analysis.results import Mean

@@ -1,4 +1,4 @@
-"""What a config describes: data, attack and federation, and how a model of it is measured."""
+"""Builds what a config describes (data, attack, federation), and measures its models."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an experiment has to show: figures and tables as plain data, whoever draws them.
+"""A document: figures and tables as plain data, independent of how they are drawn.
 
 A reproduction returns a `Document`; the page, the terminal and the docs are made from it. Its
 record is JSON, so that a page can be drawn again without running anything.

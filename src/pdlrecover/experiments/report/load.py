@@ -1,4 +1,4 @@
-"""Records read back as documents: of simulations, and of documents that were written down.
+"""Reads stored results and stored documents back as documents.
 
 Rules: a folder stands for its `document.json`, else for its `result.json`, else for all JSON files
 in it. An error about a file that cannot be read names it.

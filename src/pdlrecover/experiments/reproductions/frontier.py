@@ -1,4 +1,4 @@
-"""What a given effort buys: accuracy and remembering against exact rounds and against time.
+"""What a given effort buys: accuracy and forgetting, by exact rounds and by time.
 
 Three originals: SGD, Adam, and SGD with minibatches of two. Several plans of PDLRecover, and of the
 methods that take a number of rounds; each rival with its authors' settings, and `auto` as it is.

@@ -1,4 +1,4 @@
-"""Settings that are not the paper's: another split, partition or model, and PDLRecover unblocked.
+"""Other settings: partitions, models, and PDLRecover without blocks of rounds.
 
 Each changes one thing of the paper's setting and keeps the rest. A split of HAR by subject tests
 on people on whom nobody has trained, which is the honest one.

@@ -1,4 +1,4 @@
-"""What the constants of `auto` were chosen by: variants of it, on validation data only.
+"""How the constants of `auto` were chosen: on validation data, over three seeds.
 
 A fifth of the training data is held out and plays the part of the test data, so nothing that is
 reported elsewhere was looked at. The originals are Adam runs with a backdoor, with leavers, and

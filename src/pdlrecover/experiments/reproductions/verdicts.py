@@ -1,4 +1,4 @@
-"""The verdicts of the table of all attacks in short: counted by method, and cell by cell."""
+"""Short form of the attacks table: verdicts counted by method, and cell by cell."""
 
 from pdlrecover.experiments.report.document import Cell, Row
 

@@ -1,4 +1,4 @@
-"""One LMDB file: room is made before it is needed, and what goes wrong is said in a sentence.
+"""One LMDB file: it grows ahead of need, and its errors are readable.
 
 Rules:
 

@@ -1,4 +1,4 @@
-"""Opening a history: whose it is, whether the key is right, and whether it was put back.
+"""Unlocking a history: whose it is, whether the key is right, and whether it was rolled back.
 
 Rules:
 

@@ -1,4 +1,4 @@
-"""Looking through a whole history: what is damaged, missing, moved or put back, and what is whole.
+"""Verifies a whole history: what is damaged, missing, moved or rolled back, and what is intact.
 
 Steps:
 

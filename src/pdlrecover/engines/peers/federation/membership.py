@@ -1,4 +1,4 @@
-"""What the peers of a federation agree on, before anything is computed.
+"""The members of a federation and everything they agreed on, as one value.
 
 Rules:
 

@@ -1,4 +1,4 @@
-"""Where an operator meets its peer: status, metrics, and the commands for removals."""
+"""Answers the operator's commands: status, metrics, proposing and approving removals."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a running peer answers its operator: its status, and what came of a command.
+"""The types of a running peer's answers to its operator; `control` fills them in.
 
 The fields are the keys of `status.json`, and of the answers on the local socket.
 """

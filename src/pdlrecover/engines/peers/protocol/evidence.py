@@ -1,4 +1,4 @@
-"""Proof of a cheat: words of its author that exclude each other, or shares that do not fit.
+"""Proof of a cheat: signed messages that contradict each other, or shares that fail their proof.
 
 Rules:
 

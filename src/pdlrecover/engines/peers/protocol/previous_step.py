@@ -1,4 +1,4 @@
-"""What a peer said in the step before, to say it again to those that lack it.
+"""What a peer sent in the previous step, kept to resend to peers that missed it.
 
 A peer that has opened a step answers those that ask in that step with its votes and its sub-secret
 of it: they may have been lost, and nobody else can say them. Sub-secrets of sums are computed again

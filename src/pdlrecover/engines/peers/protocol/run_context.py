@@ -1,4 +1,4 @@
-"""Who takes part in a run, with what keys, by which quorums; and how a message to them is made."""
+"""Who takes part in a run, their keys and quorums, and how messages to them are built."""
 
 from dataclasses import dataclass, field
 

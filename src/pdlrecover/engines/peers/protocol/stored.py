@@ -1,4 +1,4 @@
-"""Records as a peer keeps them on disk: in the wire's own forms, with a version.
+"""Records on disk: encoded as on the wire, with a version number.
 
     "PDLS" · version · kind · content
 

@@ -1,4 +1,4 @@
-"""The sub-secrets of one step, until they open: as soon as they lie on one polynomial.
+"""Collects the sub-secrets of one step, and opens them once enough agree.
 
 Rules: a sub-secret counts for the set of dealings that it names, the first one of each sender. Of
 one sender a few sets are kept, no more: who lies may name many.

@@ -1,4 +1,4 @@
-"""The arithmetic of a step, for one peer and its own shares: what is dealt, said and opened.
+"""The arithmetic of a step at one peer: what it deals, its sub-secret, and how these open.
 
 There are three kinds of steps, each a `Task`:
 

@@ -1,4 +1,4 @@
-"""What one peer deals in a round: its own clipped update and weight, as integers.
+"""What one peer deals in a round, computed by `engines.dealers` from its own data.
 
 To the bit what a simulation computes for this peer, where that computes peer by peer.
 """

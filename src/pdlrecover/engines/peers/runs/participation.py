@@ -1,4 +1,4 @@
-"""Of how many peers a run's sums were: peers may be away, and the others go on without them."""
+"""How many peers took part in each sum of a run; some may have been away."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a peer takes part in, the training and recoveries, and the files that come out of them."""
+"""Makes a peer's runs, training and recoveries, and writes their result files."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The way to one other peer: its queue, and the stream that empties it.
+"""The outgoing connection to one peer: a queue, and the stream that empties it.
 
 Rules: messages of one peer arrive in order. What was not answered when a stream broke is sent
 again on the next, a few times, so a message may come twice. The queue is bounded: the oldest go.
