@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from memory import dealing_memory
+from memory_store import dealing_memory
 from races import (
     QUICK,
     Config,

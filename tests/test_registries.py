@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import small
 import torch
-from memory import MemoryStore
+from memory_store import MemoryStore
 from quadratics import Quadratics, kinds, sgd
 from simulated import POISONED, entry, result
 from typer.testing import CliRunner
@@ -151,7 +151,7 @@ def proposed(method, kept_from=0, rounds=ROUNDS):
         method=method,
         accept_differencing=False,
         after=bytes(range(32)),
-        settings=recovery.told(),
+        settings=recovery.as_line(),
     )
     removals.propose(proposal)
     return proposal.digest in removals.known

@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike
 
 from pdlrecover.adversary import Attack
 from pdlrecover.engines.simulated_peers import SimulatedPeers, simulate_peers
-from pdlrecover.engines.simulation import MethodResult, Observer, Simulation, sum_store
+from pdlrecover.engines.simulation import MethodOutcome, Observer, Simulation, sum_store
 from pdlrecover.engines.sum_store import Faults
 from pdlrecover.engines.trained_model import TrainedModel, as_tensors
 from pdlrecover.errors import DataError, HistoryError, PlanError
@@ -261,7 +261,7 @@ class Federation:
             raise PlanError("no recovery was begun")
         return TrainedModel(weights=weights, ledger=ledger, _flat=self._flat)
 
-    def _trained(self, result: MethodResult) -> TrainedModel:
+    def _trained(self, result: MethodOutcome) -> TrainedModel:
         return TrainedModel(weights=result.model, ledger=result.ledger, _flat=self._flat)
 
     def _check_budget(self, rounds: int) -> None:

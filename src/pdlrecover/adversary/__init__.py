@@ -1,10 +1,16 @@
 """The adversary: attacks on what malicious peers learn from, and on what they deal."""
 
 from pdlrecover.adversary.attack import Attack, Context, Phase
-from pdlrecover.adversary.attacks import BadUnlearn, GaussianNoise, LabelFlip, NoAttack, SignFlip
 from pdlrecover.adversary.backdoors import Backdoor, DistributedBackdoor
 from pdlrecover.adversary.crafted import LittleIsEnough, MinMax, PartialTrim, Trim, largest_z
 from pdlrecover.adversary.registry import ATTACKS, NO_ATTACK, WAITING, build, strength_of
+from pdlrecover.adversary.simple_attacks import (
+    BadUnlearn,
+    GaussianNoise,
+    LabelFlip,
+    NoAttack,
+    SignFlip,
+)
 from pdlrecover.adversary.success import Targeted, attack_success
 from pdlrecover.adversary.triggers import Divisible, EveryNth, Stripes, Trigger, trigger_for
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pdlrecover.adversary.attack import Attack, Context
-from pdlrecover.adversary.attacks import require_finite
+from pdlrecover.adversary.simple_attacks import require_finite
 from pdlrecover.adversary.triggers import Divisible, Trigger
 from pdlrecover.errors import AttackError
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdlrecover.adversary.attack import Attack, Context
-from pdlrecover.adversary.attacks import require_finite
+from pdlrecover.adversary.simple_attacks import require_finite
 from pdlrecover.errors import AttackError
 
 Real = NDArray[np.float32]

@@ -16,9 +16,15 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from pdlrecover.adversary.attack import Attack
-from pdlrecover.adversary.attacks import BadUnlearn, GaussianNoise, LabelFlip, NoAttack, SignFlip
 from pdlrecover.adversary.backdoors import Backdoor, DistributedBackdoor
 from pdlrecover.adversary.crafted import LittleIsEnough, MinMax, PartialTrim, Trim
+from pdlrecover.adversary.simple_attacks import (
+    BadUnlearn,
+    GaussianNoise,
+    LabelFlip,
+    NoAttack,
+    SignFlip,
+)
 from pdlrecover.adversary.triggers import trigger_for
 from pdlrecover.errors import AttackError
 from pdlrecover.learning import Dataset

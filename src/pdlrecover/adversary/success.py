@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from pdlrecover.adversary.attack import Attack
-from pdlrecover.adversary.attacks import BadUnlearn
+from pdlrecover.adversary.simple_attacks import BadUnlearn
 from pdlrecover.adversary.triggers import Trigger
 from pdlrecover.errors import DataError
 from pdlrecover.learning import FlatModel, Weights, predictions

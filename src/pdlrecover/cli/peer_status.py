@@ -13,12 +13,10 @@ from pdlrecover.cli.common import Folder
 from pdlrecover.decode import convert
 from pdlrecover.engines.peers.folder import CONTROL, STATUS
 from pdlrecover.engines.peers.operator.local_socket import NoPeerError, ask
-from pdlrecover.engines.peers.operator.status import PeerStatus
+from pdlrecover.engines.peers.operator.status import PRESENT_SECONDS, PeerStatus
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_json
 
-PRESENT_SECONDS = 30.0
-"""Who was heard within this many seconds counts as present."""
 T = TypeVar("T")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import FixedPoint, Integers
-from pdlrecover.recovery import agreement
+from pdlrecover.recovery import same_bits
 from pdlrecover.recovery.requests import Direction, Sum, Vector
 
 PUBLIC_LIMIT = 1 << 20
@@ -54,8 +54,8 @@ def _scale(code: FixedPoint, vector: Vector) -> float:
 
     A pair is the difference of two sums, so it gets half of the public bound.
     """
-    size, largest = agreement.norm(vector), float(np.abs(vector).max())
+    size, largest = same_bits.norm(vector), float(np.abs(vector).max())
     if not 0 < size < np.inf:
         return 1.0
     room = min(code.public_bound / 2 / size, (PUBLIC_LIMIT - 1) / code.scale / largest)
-    return agreement.power_of_two_below(room)
+    return same_bits.power_of_two_below(room)

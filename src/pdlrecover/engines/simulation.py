@@ -23,7 +23,7 @@ from pdlrecover.adversary import Phase
 from pdlrecover.engines.encoding import decode_dots, decode_sum, encode_direction, encode_vectors
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.simulated_peers import SimulatedPeers
-from pdlrecover.engines.sum_store import ClearSums, Faults, Held, SharedSums, SumStore
+from pdlrecover.engines.sum_store import ClearSums, Faults, HeldSum, SharedSums, SumStore
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
@@ -38,7 +38,7 @@ Answer = Sum | Vector | Individuals | HeadSums | Integers | float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MethodResult:
+class MethodOutcome:
     """The model that a method came to, and what that took."""
 
     model: Vector
@@ -68,7 +68,7 @@ class Simulation:
         record: bool = False,
         faults: Faults | None = None,
         observer: Observer | None = None,
-    ) -> MethodResult:
+    ) -> MethodOutcome:
         """Run a method to its end, answering its requests for the kept peers."""
         store: SumStore[Any] = sum_store(self, sorted(kept), faults or Faults())  # of either kind
         run = _MethodRun(self, tuple(sorted(kept)), record, store)
@@ -80,7 +80,7 @@ class Simulation:
                     request = method.send(answer)
             except StopIteration as end:
                 model: Vector = end.value
-                return MethodResult(model=model, ledger=ledger)
+                return MethodOutcome(model=model, ledger=ledger)
             ledger.enter(request)
             if isinstance(request, requests.Stepped):
                 answer = None
@@ -90,11 +90,15 @@ class Simulation:
                 answer = run.answer(request)
 
 
-class _MethodRun(Generic[Held]):
+class _MethodRun(Generic[HeldSum]):
     """One method's run: who is kept, what was dealt freshly, and the pairs made of it."""
 
     def __init__(
-        self, simulation: Simulation, kept: tuple[int, ...], record: bool, sum_store: SumStore[Held]
+        self,
+        simulation: Simulation,
+        kept: tuple[int, ...],
+        record: bool,
+        sum_store: SumStore[HeldSum],
     ) -> None:
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
         self._code = self._simulated_peers.code
@@ -111,8 +115,8 @@ class _MethodRun(Generic[Held]):
         self.ledger = Ledger(kept=len(kept), removed=removed, traffic=traffic)
         if isinstance(sum_store, SharedSums):
             self.ledger.liars = sum_store.caught
-        self._fresh: OrderedDict[int, Held] = OrderedDict()
-        self._pairs: OrderedDict[int, Held] = OrderedDict()
+        self._fresh: OrderedDict[int, HeldSum] = OrderedDict()
+        self._pairs: OrderedDict[int, HeldSum] = OrderedDict()
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -252,7 +256,7 @@ class _MethodRun(Generic[Held]):
         with self.timed("opening"):
             return self._opened(combined, scale=self._code.scale**2)
 
-    def _stored(self, t: int, cohorts: Sequence[int] | None = None) -> Held:
+    def _stored(self, t: int, cohorts: Sequence[int] | None = None) -> HeldSum:
         """Return what the peers that answer hold of a round's stored sum, of the kept peers."""
         if not 0 <= t < len(self._history.sums):
             raise PlanError(
@@ -261,7 +265,7 @@ class _MethodRun(Generic[Held]):
         chosen = self._cohorts if cohorts is None else cohorts
         return self._sum_store.total(self._sum_store.read(self._history.dealt(t), chosen))
 
-    def _pair(self, b: int) -> Held:
+    def _pair(self, b: int) -> HeldSum:
         """Return what is held of the pair of round b: its fresh sum minus its stored one."""
         if b not in self._pairs:
             if b not in self._fresh:
@@ -272,7 +276,7 @@ class _MethodRun(Generic[Held]):
             self._pairs.popitem(last=False)
         return self._pairs[b]
 
-    def _opened(self, held: Held, scale: float | None = None) -> Sum:
+    def _opened(self, held: HeldSum, scale: float | None = None) -> Sum:
         return decode_sum(self._code, self._sum_store.open(held), scale)
 
 

@@ -31,32 +31,32 @@ from pdlrecover.sharing import (
 MASKS_AHEAD = 64
 """How many masks for dot products are dealt at once."""
 
-Held = TypeVar("Held")
+HeldSum = TypeVar("HeldSum")
 """What is held of one sum."""
 
 
-class SumStore(Protocol[Held]):
+class SumStore(Protocol[HeldSum]):
     """Somewhere to put sums, so that combinations of them can be opened."""
 
     def deal(self, sums: Integers) -> DealtSums:
         """Put sums (k, length) away; return what all peers hold of them."""
 
-    def read(self, dealt: DealtSums, which: Sequence[int]) -> list[Held]:
+    def read(self, dealt: DealtSums, which: Sequence[int]) -> list[HeldSum]:
         """Return what the peers that answer hold of each of these sums."""
 
-    def total(self, held: Sequence[Held]) -> Held:
+    def total(self, held: Sequence[HeldSum]) -> HeldSum:
         """Return what is held of the sum of the sums."""
 
-    def difference(self, a: Held, b: Held) -> Held:
+    def difference(self, a: HeldSum, b: HeldSum) -> HeldSum:
         """Return what is held of the difference of two sums."""
 
-    def combine(self, held: Sequence[Held], coefficients: Sequence[int]) -> Held:
+    def combine(self, held: Sequence[HeldSum], coefficients: Sequence[int]) -> HeldSum:
         """Return what is held of Σ coefficient · sum, good for opening only."""
 
-    def open(self, held: Held) -> Integers:
+    def open(self, held: HeldSum) -> Integers:
         """Open a sum: its signed integers."""
 
-    def dots(self, held: Sequence[Held], vectors: Integers) -> Integers:
+    def dots(self, held: Sequence[HeldSum], vectors: Integers) -> Integers:
         """Open the dot products of public vectors (r, length) with k sums: (r, k) integers."""
 
 

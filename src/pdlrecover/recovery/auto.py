@@ -20,11 +20,11 @@ import math
 from dataclasses import dataclass, field, replace
 
 from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain, short_adam
-from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.optimizers import Adam
 from pdlrecover.recovery.pdlrecover import HopelessError, Options, pdlrecover
 from pdlrecover.recovery.requests import Asking, Method, Original, Vector, past
 from pdlrecover.recovery.retrain import train
+from pdlrecover.recovery.same_bits import norm
 from pdlrecover.recovery.schedule import Schedule
 
 

@@ -43,9 +43,9 @@ import numpy as np
 
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery import requests
-from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.fed_eraser import calibrated, lengths
 from pdlrecover.recovery.requests import Individuals, Method, Original, Vector, individual
+from pdlrecover.recovery.same_bits import norm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pdlrecover.recovery import agreement
+from pdlrecover.recovery import same_bits
 from pdlrecover.recovery.requests import Asking, Dots, Vector
 
 
@@ -58,7 +58,7 @@ class Curvature:
         if self._w is None:
             self._w = np.stack(self._rows)
         if metric is None and self._gram is None:
-            self._gram = [agreement.dots(self._w, row) for row in self._w]
+            self._gram = [same_bits.dots(self._w, row) for row in self._w]
         yield from self._open_products(self._w)
         u = yield Dots(pairs=tuple(self.rounds), vectors=v[None])
         a = [[self.products[i, j] for j in self.rounds] for i in self.rounds]
@@ -96,8 +96,8 @@ def correction(
     s = len(u)
     weighted = w if metric is None else w * metric
     if gram is None:
-        gram = [agreement.dots(weighted, row) for row in w]
-    along = agreement.dots(weighted, v)
+        gram = [same_bits.dots(weighted, row) for row in w]
+    along = same_bits.dots(weighted, v)
     if not gram[-1][-1] > 0:
         return None
     rho = damping * a[-1][-1] / gram[-1][-1]
@@ -110,7 +110,7 @@ def correction(
         [a[i][j] if i > j else 0.0 for j in range(s)] + [rho * gram[i][j] for j in range(s)]
         for i in range(s)
     ]
-    solution = agreement.solve(upper + lower, u + [rho * x for x in along])
+    solution = same_bits.solve(upper + lower, u + [rho * x for x in along])
     if solution is None:
         return None
     p1, p2 = solution[:s], solution[s:]
@@ -139,8 +139,8 @@ class OpenedCurvature:
     def product(self, v: Vector, metric: Vector | None, damping: float) -> Vector | None:
         """Return H̃v, or None where it cannot be computed."""
         w, g = np.stack(self.displacements), np.stack(self.differences)
-        a = [agreement.dots(g, row) for row in w]
-        found = correction(a, agreement.dots(g, v), w, v, metric, damping)
+        a = [same_bits.dots(g, row) for row in w]
+        found = correction(a, same_bits.dots(g, v), w, v, metric, damping)
         if found is None:
             return None
         total = found.public

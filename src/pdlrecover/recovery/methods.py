@@ -25,8 +25,8 @@ from pdlrecover.recovery.certified_removal import RemovalOptions, certified_remo
 from pdlrecover.recovery.crab import CrabOptions, crab
 from pdlrecover.recovery.delta_grad import DeltaGradOptions, delta_grad
 from pdlrecover.recovery.fed_eraser import FedEraserOptions, fed_eraser
-from pdlrecover.recovery.fed_recovery import Noise, fed_recovery
 from pdlrecover.recovery.fedrecover import FedRecoverOptions, fedrecover
+from pdlrecover.recovery.fedrecovery import Noise, fed_recovery
 from pdlrecover.recovery.fine_tune import fine_tune
 from pdlrecover.recovery.historical import historical
 from pdlrecover.recovery.pdlrecover import Options, pdlrecover

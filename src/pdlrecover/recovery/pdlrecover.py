@@ -26,10 +26,10 @@ import numpy as np
 
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery import requests
-from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.curvature import Curvature, OpenedCurvature
 from pdlrecover.recovery.optimizers import SGD
 from pdlrecover.recovery.requests import Asking, Method, Original, Sum, Vector
+from pdlrecover.recovery.same_bits import norm
 from pdlrecover.recovery.schedule import Guard, Schedule
 
 HEADROOM = 10.0

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.requests import Vector
+from pdlrecover.recovery.same_bits import norm
 
 MAX_BUFFER = 16
 """How many pairs engines keep at hand; more have never been of use."""

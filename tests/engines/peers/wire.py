@@ -10,7 +10,7 @@ import numpy as np
 import small
 import torch
 from loopback import new_keyrings
-from memory import MemoryStore
+from memory_store import MemoryStore
 
 from pdlrecover import Federation, Tolerance
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines

@@ -38,7 +38,7 @@ def test_the_key_is_of_the_config_without_its_methods_and_of_the_source(monkeypa
 
 SOURCE = '''"""What it is for."""
 
-from pdlrecover.recovery.agreement import norm
+from pdlrecover.recovery.same_bits import norm
 import json
 
 LIMIT = 3
@@ -59,7 +59,7 @@ def far(x):
         ("How far.", "The largest."),
         ("  # at last", ""),
         ("norm(x) > LIMIT", "(norm(x)\n        > LIMIT)"),
-        ("pdlrecover.recovery.agreement", "pdlrecover.norms"),
+        ("pdlrecover.recovery.same_bits", "pdlrecover.norms"),
         ("import json\n\nLIMIT", "\nimport json\nLIMIT"),
     ],
 )
@@ -84,7 +84,7 @@ def test_code_is_in_the_key(before, after):
 
 
 def test_it_counts_where_a_name_comes_from_if_several_define_it():
-    there = "from pdlrecover.recovery.agreement import norm"
+    there = "from pdlrecover.recovery.same_bits import norm"
     assert there in SOURCE
     moved = SOURCE.replace(there, "from pdlrecover.sharing.dots import norm")
     assert cache.code_of(moved, {"norm"}) != cache.code_of(SOURCE, {"norm"})

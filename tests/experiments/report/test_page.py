@@ -10,7 +10,7 @@ import simulated
 
 from pdlrecover.experiments.report.document import Document, Figure, Series, Table
 from pdlrecover.experiments.report.html import write_report
-from pdlrecover.experiments.report.ledger import LANES, lane_of
+from pdlrecover.experiments.report.ledger_picture import LANES, lane_of
 from pdlrecover.experiments.report.load import read_documents
 from pdlrecover.experiments.report.palette import looks
 from pdlrecover.recovery.methods import METHODS

@@ -40,9 +40,9 @@ from pdlrecover.experiments.experiment.result import (
 )
 from pdlrecover.experiments.experiment.world import World, build, measure
 from pdlrecover.files import read_json, write_json
-from pdlrecover.recovery.agreement import norm
 from pdlrecover.recovery.methods import OURS, REFERENCE, Settings, entry_of, parse
 from pdlrecover.recovery.requests import Vector
+from pdlrecover.recovery.same_bits import norm
 
 
 def run(

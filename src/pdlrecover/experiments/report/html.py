@@ -24,7 +24,7 @@ from pdlrecover.engines.ledger import Openings
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.report.document import Cell, Document, Fact, Figure, Row, Table
 from pdlrecover.experiments.report.figures import config, page_chart, runtime
-from pdlrecover.experiments.report.ledger import picture
+from pdlrecover.experiments.report.ledger_picture import picture
 from pdlrecover.experiments.report.palette import is_ours, style
 from pdlrecover.files import make_folder, write_whole
 

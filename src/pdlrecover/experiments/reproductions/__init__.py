@@ -3,13 +3,13 @@
 from pdlrecover.experiments.reproductions import (
     accuracy,
     attacks,
-    bound,
     counts,
     frontier,
     ledger,
     scaling,
     settings,
     suspects,
+    theorem1,
     times,
     tuning,
 )
@@ -30,7 +30,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
         frontier.REPRODUCTION,
         suspects.REPRODUCTION,
         settings.REPRODUCTION,
-        bound.REPRODUCTION,
+        theorem1.REPRODUCTION,
         ledger.REPRODUCTION,
         scaling.REPRODUCTION,
         tuning.REPRODUCTION,

@@ -1,5 +1,5 @@
 import pytest
-from memory import MemoryStore
+from memory_store import MemoryStore
 
 from pdlrecover.engines.peers.operator.misconduct import MISDEEDS, Misconduct, Misdeed
 from pdlrecover.errors import HistoryError

@@ -4,7 +4,7 @@ import pytest
 from bodies import DIGEST, REMOVAL_PROPOSALS
 from hypothesis import given
 from hypothesis import strategies as st
-from memory import MemoryStore
+from memory_store import MemoryStore
 
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol.messages import Approval

@@ -4,7 +4,7 @@ import pytest
 from bodies import BODIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory import MemoryStore
+from memory_store import MemoryStore
 from wire import KEYS, Setup
 
 from pdlrecover import Tolerance

@@ -3,7 +3,7 @@ import os
 import lmdb
 import numpy as np
 import pytest
-from memory import MemoryStore
+from memory_store import MemoryStore
 
 from pdlrecover.engines.peers.protocol.messages import NOTHING, Held, LogEntry
 from pdlrecover.engines.peers.runs.archive import Archive

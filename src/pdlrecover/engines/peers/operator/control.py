@@ -59,7 +59,7 @@ class Control:
 
     def _propose(self, removed: list[Any], command: dict[str, Any]) -> s.Proposed:
         peer = self._peer
-        self._check_trained()
+        peer.removals.check_trained()
         proposal = peer.removals.draft(
             [peer.runs.membership.number(str(name)) for name in removed],
             reason=str(command.get("reason", "left")),
@@ -73,15 +73,10 @@ class Control:
 
     def _approve(self, name: str) -> s.Approved:
         peer = self._peer
-        self._check_trained()
+        peer.removals.check_trained()
         found = one_removal([digest.hex() for digest in peer.removals.known], name)
         peer.say(peer.removals.approve(bytes.fromhex(found)))
         return s.Approved(approved=found)
-
-    def _check_trained(self) -> None:
-        training = self._peer.sessions.get(self._peer.runs.training)
-        if training is None or not training.finished:
-            raise PlanError("there is nothing to recover yet: the training has not ended here")
 
     def status(self) -> s.PeerStatus:
         """Return where the peer is, for people and for scripts."""
@@ -121,7 +116,8 @@ class Control:
         found = counted(peer.counts + peer.misconduct.counts, peer.network.counts)
         found["history_bytes"] = float(peer.runs.store.size)
         found["caught"] = float(len({p for p, _ in peer.misconduct.caught}))
-        found["peers_heard"] = float(sum(time.monotonic() - at < 30 for at in peer.heard.values()))
+        since = time.monotonic() - s.PRESENT_SECONDS
+        found["peers_heard"] = float(sum(at > since for at in peer.heard.values()))
         for run in peer.sessions:
             status, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'
             found[f"step{label}"] = status.step

@@ -6,6 +6,8 @@ The fields are the keys of `status.json`, and of the answers on the local socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+PRESENT_SECONDS = 30.0
+"""Who was heard within this many seconds counts as present."""
 DONE, RUNNING = "done", "running"
 """Outcomes of a run; others say why it stopped."""
 

@@ -117,6 +117,11 @@ class Removals:
             settings=self._recovery.as_line(),
         )
 
+    def check_trained(self) -> None:
+        """Raise if the training has not ended here."""
+        if self._rule is None:
+            raise PlanError(UNTRAINED)
+
     def propose(self, proposal: m.RemovalProposal) -> list[Reaction]:
         """Propose a removal, and approve it; raise if the rule refuses it."""
         if self._rule is None or proposal.after != self._log:

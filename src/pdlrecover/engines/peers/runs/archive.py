@@ -4,10 +4,10 @@
     recovery-<16 digits>/ every step is a round; those that ask for no update have no model
     checkpoints           what was promised in the step under way; in training/ also removals
 
-Rules: a step is one write of its vault (see `history.vault`), with the digests of the dealings that
-were added up as its evidence, so that the log can be sent to a peer that was away. Shares
-that were kept before are staged there, and not written again. Models and logs stay on disk, and
-are read when they are asked for.
+Rules: a step is one write of its vault (see `history.sealed.vault`), with the digests of the
+dealings that were added up as its evidence, so that the log can be sent to a peer that was away.
+Shares that were kept before are staged there, and not written again. Models and logs stay on disk,
+and are read when they are asked for.
 """
 
 import struct

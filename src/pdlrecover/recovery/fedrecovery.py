@@ -43,9 +43,9 @@ import numpy as np
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import Source, SystemSource
-from pdlrecover.recovery.agreement import dot, norm
 from pdlrecover.recovery.noise import gaussian
 from pdlrecover.recovery.requests import Method, Original, Removed, Stepped, Sum, past
+from pdlrecover.recovery.same_bits import dot, norm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import small
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import FixedPoint, Seeded
-from pdlrecover.recovery.fed_recovery import Noise, fed_recovery
+from pdlrecover.recovery.fedrecovery import Noise, fed_recovery
 from pdlrecover.recovery.historical import historical
 from pdlrecover.recovery.methods import Settings, start
 from pdlrecover.recovery.noise import gaussian
