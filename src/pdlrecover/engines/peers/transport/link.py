@@ -178,11 +178,13 @@ class Link:
             while not self._queue or self._is_full():
                 self._moved.clear()
                 await self._moved.wait()
-            message = self._take()
-            message.sent_at = time.monotonic()
-            self._unanswered.append(message)
-            for chunk in _chunks(message.data):
-                await call.write(chunk)
+            await self._send(call, self._take())
+
+    async def _send(self, call: Any, message: _Message) -> None:
+        message.sent_at = time.monotonic()
+        self._unanswered.append(message)
+        for chunk in _chunks(message.data):
+            await call.write(chunk)
 
     async def _read_answers(self, call: Any) -> None:
         try:
