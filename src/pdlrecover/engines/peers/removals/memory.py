@@ -54,6 +54,8 @@ def remember(store: Store, removals: StoredRemovals) -> None:
 def _read_version_0(data: bytes) -> StoredRemovals:
     """Read JSON with hexadecimal digits."""
     saved, removals = json.loads(data), []
+    if saved.keys() != {"removals", "passed"}:
+        raise ValueError(f"it has the parts {sorted(saved)}")
     for item in saved["removals"]:
         approvals = tuple(
             StoredApproval(peer=int(peer), message=bytes.fromhex(message))
