@@ -40,9 +40,8 @@ from pdlrecover.field import Source
 from pdlrecover.files import read_json, write_json
 from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
 from pdlrecover.recovery import methods, optimizers
-from pdlrecover.recovery.optimizers import Rate
 from pdlrecover.recovery.removal import Reason, check_peers_in_sum, check_removal
-from pdlrecover.recovery.requests import Optimizer, Original, Vector
+from pdlrecover.recovery.requests import Layer, Optimizer, Original, Vector
 from pdlrecover.recovery.retrain import train
 from pdlrecover.sharing import Scheme, Tolerance
 
@@ -72,6 +71,7 @@ class Federation:
     ) -> None:
         self.simulated_peers, self.scheme, self.clear = simulated_peers, scheme, clear
         self._flat = simulated_peers.updates.model
+        self._layers = tuple(Layer(**layer) for layer in self._flat.matrices)
         self._budget = budget
         whole = complete_cohorts(cohorts, simulated_peers.peers)
         blocks = scheme.quorums.blocks(simulated_peers.code.length)
@@ -173,8 +173,9 @@ class Federation:
         if rounds < 1:
             raise PlanError(f"training takes at least 1 round, got {rounds}")
         if isinstance(optimizer, str):
-            rate = Rate(peak=0.1 if learning_rate is None else learning_rate)
-            optimizer = optimizers.build(optimizer, rate)
+            optimizer = optimizers.build(
+                optimizer, learning_rate, rounds=rounds, layers=self._layers
+            )
         elif learning_rate is not None:
             raise PlanError("give a learning rate, or an optimizer that has its own, not both")
         self._check_budget(rounds)
@@ -252,6 +253,7 @@ class Federation:
             models=self.history.models,  # type: ignore[arg-type] # indexed, and has a length
             optimizer=self._optimizer,
             code=self.simulated_peers.code,
+            layers=self._layers,
         )
 
     def unfinished(self, weights: Vector) -> TrainedModel:

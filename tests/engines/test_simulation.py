@@ -53,7 +53,7 @@ def test_every_private_method_on_shares_and_in_the_clear_is_the_same_to_the_bit(
     )
 
 
-@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+@pytest.mark.parametrize("optimizer", ["momentum", "adam", "muon"])
 def test_other_optimizers_are_the_same_on_shares_and_in_the_clear(optimizer):
     pair = [small.trained(optimizer=optimizer, rate=0.05, clear=clear) for clear in (True, False)]
     np.testing.assert_array_equal(recovered(pair[0]).weights, recovered(pair[1]).weights)

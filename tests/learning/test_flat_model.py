@@ -106,3 +106,40 @@ def test_a_copy_is_made_while_another_thread_computes() -> None:
     grad(lambda w: model.forward(w, torch.ones(1, 2)).sum())(parameters)
     (copied,) = copies
     assert torch.equal(copied.layer.weight, model.module_with(model.initial).layer.weight)
+
+
+class Mixed(nn.Module):
+    """An embedding, a convolution, a norm, attention, and a head without bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(5, 4)
+        self.conv = nn.Conv1d(4, 6, 3, padding=1)
+        self.norm = nn.GroupNorm(2, 6)
+        self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.head = nn.Linear(6, 3, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.norm(self.conv(self.words(x.long().clamp(0, 4)).transpose(1, 2)))
+        hidden = hidden.transpose(1, 2)
+        return self.head(self.attention(hidden, hidden, hidden)[0].mean(dim=1))
+
+
+def test_the_layers_of_any_module_cover_its_weights_once() -> None:
+    model = FlatModel(Mixed(), (7,))
+    covered = np.zeros(model.size, dtype=int)
+    for layer in model.matrices:
+        covered[layer["start"] : layer["start"] + layer["rows"] * layer["columns"]] += 1
+        if layer["bias"] is not None:
+            covered[layer["bias"] : layer["bias"] + layer["rows"]] += 1
+    assert (covered == 1).all()
+    shapes = [(layer["rows"], layer["columns"], layer["by_row"]) for layer in model.matrices]
+    assert shapes == [
+        (5, 4, True),  # words
+        (6, 12, False),  # the convolution, with its bias
+        (1, 6, False),  # the norm's scale
+        (1, 6, False),  # the norm's shift
+        (18, 6, False),  # query, key and value, with their bias
+        (6, 6, False),  # what attention puts out, with its bias
+        (3, 6, False),  # the head
+    ]

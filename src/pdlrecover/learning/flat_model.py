@@ -13,6 +13,7 @@ Rules:
 import copy
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -101,6 +102,40 @@ class FlatModel:
             return False
         return True
 
+    @property
+    def matrices(self) -> list[dict[str, Any]]:
+        """The parameters as matrices: the fields of `recovery.requests.Layer`.
+
+        A kernel is out × the rest. A bias goes with the weight of the same length beside it, as
+        `x.weight` and `x.bias` or `x_weight` and `x_bias`. What has one dimension and is no such
+        bias (a norm's scale) is one row, and so is every row of an embedding by itself.
+        """
+        starts, place = {}, 0
+        for name, shape in self._shapes:
+            starts[name], place = place, place + shape.numel()
+        shapes = dict(self._shapes)
+        embeddings = {
+            f"{name}.weight" if name else "weight"
+            for name, layer in self._module.named_modules()
+            if isinstance(layer, nn.Embedding | nn.EmbeddingBag)
+        }
+        biases = {
+            name: bias
+            for name, shape in self._shapes
+            if len(shape) > 1 and name not in embeddings
+            for bias in [_bias_beside(name)]
+            if bias in shapes and shapes[bias] == shape[:1]
+        }
+        found = []
+        for name, shape in self._shapes:
+            if name in biases.values():
+                continue
+            rows = shape[0] if len(shape) > 1 else 1
+            layer = {"start": starts[name], "rows": rows, "columns": shape.numel() // rows}
+            bias = starts[biases[name]] if name in biases else None
+            found.append({**layer, "bias": bias, "by_row": name in embeddings})
+        return found
+
     def _check(self, shape: tuple[int, ...]) -> None:
         if shape != (self.size,):
             raise ModelError(
@@ -144,6 +179,12 @@ class FlatModel:
                 f"{type(probe).__name__} returns different logits for the same input; "
                 "take out what draws random numbers or keeps a state"
             )
+
+
+def _bias_beside(name: str) -> str:
+    """Return what the bias of a weight would be called."""
+    before, _, after = name.rpartition("weight")
+    return f"{before}bias{after}"
 
 
 def as_tensor(w: Weights) -> torch.Tensor:

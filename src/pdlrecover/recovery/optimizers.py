@@ -1,16 +1,17 @@
-"""Server optimisers: how a mean update becomes a step. Public, elementwise, the same everywhere.
+"""Server optimisers: how a mean update becomes a step. Public, and the same bits everywhere.
 
 Training steps through one, and recovery replays the same one from its own updates. Powers of β are
 running products, since a library's `pow` may differ in the last bit between machines.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.requests import Optimizer, Vector
+from pdlrecover.recovery.orthogonal import orthogonalised
+from pdlrecover.recovery.requests import Layer, Optimizer, Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,12 +113,61 @@ class _AdamSteps:
         return root
 
 
-def build(name: str, rate: Rate) -> Optimizer:
-    """Return the optimiser of this name: sgd, momentum (0.9) or adam."""
+@dataclass(frozen=True, kw_only=True)
+class Muon:
+    """Jordan et al. 2024: w ← w − γ·U(N), with N = μm + (1 − μ)g and m ← μm + (1 − μ)g.
+
+    U orthogonalises each layer: see `orthogonal`.
+    """
+
+    rate: Rate
+    layers: tuple[Layer, ...] = field(default=(), repr=False)
+    """They cover the vector of weights."""
+    momentum: float = 0.6
+
+    def start(self) -> "_MuonSteps":
+        """Return the optimiser in its first state."""
+        if not self.layers:
+            raise PlanError("muon needs to know the model's layers (layers=…)")
+        return _MuonSteps(self)
+
+
+class _MuonSteps:
+    def __init__(self, config: Muon) -> None:
+        self._config = config
+        self._t = 0
+        self._m: Vector | float = 0.0
+
+    def step(self, model: Vector, mean: Vector) -> Vector:
+        mu = self._config.momentum
+        self._m = mu * self._m + (1 - mu) * mean
+        ahead = mu * self._m + (1 - mu) * mean
+        rate = self._config.rate.at(self._t)
+        self._t += 1
+        return model - rate * orthogonalised(ahead, self._config.layers)
+
+    def metric(self, epsilon: float) -> Vector | None:
+        return None
+
+
+KINDS: dict[str, type[SGD] | type[Adam] | type[Muon]] = {"SGD": SGD, "Adam": Adam, "Muon": Muon}
+"""What can be saved."""
+
+
+def build(
+    name: str, learning_rate: float | None, *, rounds: int, layers: tuple[Layer, ...] = ()
+) -> Optimizer:
+    """Return the optimiser of this name: sgd, momentum (0.9), adam or muon.
+
+    Without a learning rate it has a usual one. That of muon falls to zero over the rounds.
+    """
+    usual = 0.04 if name == "muon" else 0.1
+    rate = Rate(peak=usual if learning_rate is None else learning_rate)
     known: dict[str, Optimizer] = {
         "sgd": SGD(rate=rate),
         "momentum": SGD(rate=rate, momentum=0.9),
         "adam": Adam(rate=rate),
+        "muon": Muon(rate=replace(rate, hold=0.0, rounds=max(1, rounds)), layers=layers),
     }
     if name not in known:
         raise PlanError(f"no optimizer is called {name!r}; there are {', '.join(known)}")
@@ -126,14 +176,16 @@ def build(name: str, rate: Rate) -> Optimizer:
 
 def as_record(optimizer: Optimizer) -> dict[str, Any]:
     """Return an optimiser of this file as plain values."""
-    if not isinstance(optimizer, SGD | Adam):
-        raise PlanError(f"only SGD and Adam can be saved, got {type(optimizer).__name__}")
-    return {"kind": type(optimizer).__name__, **asdict(optimizer)}
+    kind = type(optimizer).__name__
+    if KINDS.get(kind) is not type(optimizer):
+        raise PlanError(f"only {', '.join(KINDS)} can be saved, got {kind}")
+    return {"kind": kind, **asdict(optimizer)}
 
 
 def from_record(record: dict[str, Any]) -> Optimizer:
     """Return the optimiser that `as_record` wrote down."""
     values = dict(record)
-    kind = {"SGD": SGD, "Adam": Adam}[values.pop("kind")]
-    optimizer: Optimizer = kind(rate=Rate(**values.pop("rate")), **values)
-    return optimizer
+    kind, rate = KINDS[values.pop("kind")], Rate(**values.pop("rate"))
+    if "layers" in values:
+        values["layers"] = tuple(Layer(**layer) for layer in values["layers"])
+    return kind(rate=rate, **values)

@@ -183,6 +183,20 @@ class HeadSums:
     samples: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A matrix in the flat vector of weights, its bias as one more column."""
+
+    start: int
+    rows: int
+    columns: int
+    """Without the bias."""
+    bias: int | None = None
+    """Where the bias starts; it has an entry for each row."""
+    by_row: bool = False
+    """Whether each row is a vector by itself, as in an embedding."""
+
+
 class Stepper(Protocol):
     """A server optimiser under way: the public state that turns mean updates into steps."""
 
@@ -209,6 +223,8 @@ class Original:
     optimizer: Optimizer
     code: FixedPoint
     """The encoding, whose headroom bounds public vectors and coefficients."""
+    layers: tuple[Layer, ...] = ()
+    """Of the model, for optimisers that step layer by layer."""
 
     @property
     def rounds(self) -> int:

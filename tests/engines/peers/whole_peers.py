@@ -116,7 +116,7 @@ def simulation(peers=PEERS, rounds=ROUNDS, tolerance=TOLERANCE):
     federation = Federation.simulate(
         model(), datasets(peers), tolerance, batch_size=4, seed=5, peer_by_peer=True
     )
-    federation.train(rounds, optimizer=TRAINING.steps)
+    federation.train(rounds, optimizer=TRAINING.steps())
     return federation
 
 

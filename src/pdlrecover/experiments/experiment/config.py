@@ -65,7 +65,7 @@ class Config:
     learning_rate: float = 0.1
     """The learning rate of the optimizer."""
     optimizer: str = "sgd"
-    """sgd, momentum or adam: turns mean updates into steps."""
+    """sgd, momentum, adam or muon: turns mean updates into steps."""
     l2: float = 0.0
     """λ of L2 regularisation."""
     bound: float = 10.0

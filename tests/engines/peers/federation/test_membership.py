@@ -25,7 +25,8 @@ from pdlrecover.engines.peers.identity.invitation import invite
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.errors import MembershipError
-from pdlrecover.recovery.optimizers import Adam
+from pdlrecover.recovery.optimizers import Adam, Muon
+from pdlrecover.recovery.requests import Layer
 
 OTHER = Identity.generate("hospital-b")
 TEXT = write_federation(HEART)
@@ -116,9 +117,17 @@ def test_peers_are_numbered_by_name():
 
 def test_the_plan_says_how_to_compute():
     assert HEART.scheme.quorums.packing == 1
-    assert isinstance(HEART.training.steps, Adam)
+    assert isinstance(HEART.training.steps(), Adam)
     assert HEART.recovery.options(300).schedule.preparation == 25
     assert HEART.recovery.options(80).schedule.final == 10
+
+
+def test_training_by_muon_knows_the_layers_of_the_model():
+    training = replace(HEART.training, optimizer="muon", learning_rate=0.04, rounds=50)
+    layers = (Layer(start=0, rows=2, columns=3),)
+    optimizer = training.steps(layers)
+    assert isinstance(optimizer, Muon)
+    assert (optimizer.layers, optimizer.rate.at(0), optimizer.rate.at(50)) == (layers, 0.04, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass
 from pdlrecover.decode import decode
 from pdlrecover.errors import MembershipError, PDLRecoverError
 from pdlrecover.recovery import optimizers
-from pdlrecover.recovery.optimizers import Rate
 from pdlrecover.recovery.pdlrecover import Options
-from pdlrecover.recovery.requests import Optimizer
+from pdlrecover.recovery.requests import Layer, Optimizer
 from pdlrecover.recovery.schedule import Schedule
 
 _MODEL = re.compile(r"logistic|cnn|mlp(-[1-9][0-9]*)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
@@ -53,7 +52,7 @@ class Training:
     learning_rate: float = 0.1
     """γ: how far a round steps."""
     optimizer: str = "sgd"
-    """sgd, momentum or adam: it turns mean updates into steps."""
+    """sgd, momentum, adam or muon: it turns mean updates into steps."""
     bound: float = 10.0
     """The public L2 bound of an update."""
     l2: float = 0.0
@@ -77,13 +76,14 @@ class Training:
                 "training.bound must be above 0, training.l2 at least 0, and both finite; got "
                 f"bound = {self.bound} and l2 = {self.l2}"
             )
-        _ = self.steps
+        self.steps()
 
-    @property
-    def steps(self) -> Optimizer:
-        """The optimiser that every peer steps with."""
+    def steps(self, layers: tuple[Layer, ...] = ()) -> Optimizer:
+        """Return the optimiser that every peer steps with, for a model of these layers."""
         try:
-            return optimizers.build(self.optimizer, Rate(peak=self.learning_rate))
+            return optimizers.build(
+                self.optimizer, self.learning_rate, rounds=self.rounds, layers=layers
+            )
         except PDLRecoverError as error:
             raise MembershipError(f"training: {error}") from error
 

@@ -25,7 +25,7 @@ from pdlrecover.files import write_json, write_whole
 from pdlrecover.learning import Dataset, FlatModel
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.methods import Settings
-from pdlrecover.recovery.requests import Method, Original, Vector
+from pdlrecover.recovery.requests import Layer, Method, Original, Vector
 from pdlrecover.recovery.retrain import train
 
 
@@ -55,7 +55,8 @@ class RunFactory:
         self.peers, self.rounds = len(membership.peers), membership.training.rounds
         self._crypto, self._flat = crypto, model
         training = membership.training
-        self._optimizer = training.steps
+        self._layers = tuple(Layer(**layer) for layer in model.matrices)
+        self._optimizer = training.steps(self._layers)
         self._contribution = Contribution(
             peer=me,
             peers=self.peers,
@@ -102,7 +103,12 @@ class RunFactory:
         models = self.store.models(self.training)
         if len(models) != self.rounds + 1:
             raise PlanError(UNTRAINED)
-        original = Original(models=models, optimizer=self._optimizer, code=self._contribution.code)
+        original = Original(
+            models=models,
+            optimizer=self._optimizer,
+            code=self._contribution.code,
+            layers=self._layers,
+        )
         options = Recovery.from_line(removal.proposal.settings).options(self.rounds)
         settings = Settings(options=options, batch_size=self.membership.training.batch_size)
         method = methods.start(removal.proposal.method, original, settings)
