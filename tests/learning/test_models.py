@@ -83,6 +83,8 @@ def test_a_users_own_factory_is_called_with_shape_and_classes_if_it_asks(own: st
         ("no_such_package.models:build", "cannot import"),
         (":build", "cannot import"),
         ("own_models:wrong", "returned str"),
+        ("os:path", "but TypeError: .* called as factory\\(shape, classes\\)"),
+        ("math:log", "called as factory"),
     ],
 )
 def test_a_path_that_gives_no_module_is_refused(own: str, path: str, complaint: str) -> None:

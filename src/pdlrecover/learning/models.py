@@ -91,7 +91,13 @@ def _imported(path: str) -> Callable[[Shape, int], nn.Module]:
         ) from error
 
     def make(shape: Shape, classes: int) -> nn.Module:
-        module = factory(shape, classes) if _takes_two(factory) else factory()
+        try:
+            module = factory(shape, classes) if _takes_two(factory) else factory()
+        except Exception as error:  # it is the user's own code
+            raise ModelError(
+                f"{path} did not return a module, but {type(error).__name__}: {error}; it is "
+                "called as factory(shape, classes), or as factory() if it takes nothing"
+            ) from error
         if not isinstance(module, nn.Module):
             raise ModelError(f"{path} returned {type(module).__name__}, not a torch.nn.Module")
         return module

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from pdlrecover import cli
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.run import run
 from pdlrecover.experiments.report.document import Document, Figure, Series, Table
 from pdlrecover.experiments.report.figures import runtime
 from pdlrecover.experiments.report.html import embedded, render
@@ -321,3 +322,15 @@ def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path):
 def test_the_page_of_all_committed_records_is_small_enough_to_send():
     page = render(read_documents([RESULTS.parent / "reproductions"]))
     assert len(page.encode()) < 3_000_000
+
+
+def test_a_result_that_was_changed_is_not_shown(tmp_path):
+    config = Config(peers=8, malicious=2, rounds=20, model="mlp-8", methods=("retrain",))
+    run(config, tmp_path)
+    path = tmp_path / "result.json"
+    assert read_documents([path])
+    record = json.loads(path.read_text())
+    record["methods"]["retrain"]["accuracy"] = 0.999
+    path.write_text(json.dumps(record))
+    with pytest.raises(RecordError, match="its digest is not of what it says"):
+        read_documents([path])

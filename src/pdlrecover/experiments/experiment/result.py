@@ -9,6 +9,8 @@ Rules:
   that nobody planted, or the loss of a model that has diverged.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -150,6 +152,12 @@ def _without_gaps(value: Any) -> Any:
         return list(value) if isinstance(value, tuple) else value
     kept = {k: v for k, v in value.items() if v is not None or k not in LEFT_OUT}
     return {key: _without_gaps(each) for key, each in kept.items()}
+
+
+def digest_of(record: dict[str, Any]) -> str:
+    """Return the digest of a record, without the one that it may carry."""
+    rest = {key: value for key, value in record.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def read_result(record: Any) -> Result:

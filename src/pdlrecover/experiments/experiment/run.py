@@ -13,8 +13,6 @@ Rules:
 - Rates are fractions of 1. Seconds are the engine's: evaluation and progress are not in them.
 """
 
-import hashlib
-import json
 import math
 import platform
 import subprocess
@@ -36,6 +34,7 @@ from pdlrecover.experiments.experiment.result import (
     MethodResult,
     Result,
     as_record,
+    digest_of,
     read_result,
 )
 from pdlrecover.experiments.experiment.world import World, build, measure
@@ -203,7 +202,7 @@ def stored(config: Config, out: Path) -> Result | None:
             f"{path} has format {record.get('format')}, and this version writes {FORMAT}; give "
             "another --out, or delete it"
         )
-    if record.pop("digest", None) != _digest(record):
+    if record.get("digest") != digest_of(record):
         raise HistoryError(
             f"{path} is damaged, or of an earlier version: its digest is not of what it says; give "
             "another --out, or delete it"
@@ -222,14 +221,9 @@ def stored(config: Config, out: Path) -> Result | None:
     return found
 
 
-def _digest(record: dict[str, object]) -> str:
-    """Return the digest of a record that has none yet."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
 def _write(out: Path, result: Result) -> Result:
     record = as_record(result)
-    record["digest"] = _digest(record)
+    record["digest"] = digest_of(record)
     write_json(out / "result.json", record, HistoryError, indent=1)
     return result
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.experiment.result import Result, read_result
+from pdlrecover.experiments.experiment.result import Result, digest_of, read_result
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.report.simulation_document import documents_from_result
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
@@ -29,6 +29,8 @@ def read_documents(paths: Sequence[Path]) -> list[Document]:
         record = found if isinstance(found, dict) else {}
         try:
             if {"methods", "config"} <= record.keys():
+                if record.get("digest", digest := digest_of(record)) != digest:
+                    raise RecordError("its digest is not of what it says, so it was changed")
                 results.append(read_result(record))
                 if not results[-1].methods:
                     raise RecordError("no method in it is done yet")
