@@ -92,7 +92,7 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
     options = options or Options()
     schedule, rounds = options.schedule, run.rounds
     schedule.check(rounds)
-    estimator = (_Opened if options.open_pairs else _Shared)(run, options)
+    estimator = (_OpenedPairs if options.open_pairs else _Shared)(run, options)
     guard = Guard()
     stepper = run.optimizer.start()
     model = run.models[0].copy()
@@ -171,7 +171,7 @@ class _Shared:
         return (opened.values + k * found.public) / opened.weight
 
 
-class _Opened:
+class _OpenedPairs:
     """Estimates from opened pairs, and stored sums opened in blocks."""
 
     def __init__(self, run: Original, options: Options) -> None:

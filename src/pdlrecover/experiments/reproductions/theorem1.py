@@ -72,7 +72,7 @@ def measure_bound(config: Config) -> Bound:
     federation.recover(
         removed, "retrain", reason="malicious", observer=lambda s: retrained.append(s.model)
     )
-    watch = _Watch(world)
+    watch = _ErrorMeter(world)
     federation.recover(
         removed,
         "pdlrecover",
@@ -98,7 +98,7 @@ def measure_bound(config: Config) -> Bound:
     )
 
 
-class _Watch:
+class _ErrorMeter:
     """Follows a recovery by plain SGD, and compares each of its steps with the true gradient."""
 
     def __init__(self, world: World) -> None:

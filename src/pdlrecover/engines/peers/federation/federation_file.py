@@ -49,7 +49,7 @@ TABLES = tuple(key.name for key in fields(Plan) if key.name not in ("format", "n
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class PeerTable:
     """A peer's table."""
 
     address: str
@@ -65,7 +65,7 @@ class Entry:
 class FederationFile(Plan):
     """The whole file."""
 
-    peers: dict[str, Entry]
+    peers: dict[str, PeerTable]
 
 
 File = TypeVar("File", bound=Plan)
@@ -128,7 +128,7 @@ def _agreed(plan: Plan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in ("name", *TABLES)}
 
 
-def _peer(name: str, entry: Entry) -> Member:
+def _peer(name: str, entry: PeerTable) -> Member:
     path = f"peers.{name}"
     return Member(
         name=name,

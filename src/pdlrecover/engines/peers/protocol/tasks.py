@@ -57,7 +57,7 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sum:
+class SumTask:
     """What opens a vector of this length, fresh or stored."""
 
     scheme: Scheme
@@ -81,7 +81,7 @@ class Sum:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FreshSum(Sum):
+class FreshSum(SumTask):
     """Deal this peer's update, and open the sum."""
 
     least_dealers: int
@@ -103,7 +103,7 @@ class FreshSum(Sum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StoredSum(Sum):
+class StoredSum(SumTask):
     """Open a combination of what is stored."""
 
     share: Callable[[], Elements | None]
