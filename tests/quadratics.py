@@ -3,6 +3,7 @@
 import numpy as np
 
 from pdlrecover.field import FixedPoint
+from pdlrecover.layers import Layer
 from pdlrecover.recovery.optimizers import SGD, Rate
 from pdlrecover.recovery.requests import (
     Direction,
@@ -19,6 +20,7 @@ from pdlrecover.recovery.requests import (
 )
 
 D, ROUNDS = 6, 30
+LAYERS = (Layer(start=0, rows=2, columns=3),)
 
 
 class Quadratics:
@@ -39,7 +41,7 @@ class Quadratics:
             mean = self.total(range(4), models[-1]) / self.weights.sum()
             models.append(stepper.step(models[-1], mean))
         code = FixedPoint(peers=4, bound=100.0, length=D + 1)
-        self.run = Original(models=models, optimizer=optimizer, code=code)
+        self.run = Original(models=models, optimizer=optimizer, code=code, layers=LAYERS)
 
     def update(self, peer, w):
         return self.weights[peer] * (self.hessians[peer] @ (w - self.centres[peer]))

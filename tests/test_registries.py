@@ -21,7 +21,7 @@ from pdlrecover import Tolerance, cli
 from pdlrecover.adversary import ATTACKS, WAITING, Attack, Context, Targeted, build
 from pdlrecover.adversary.registry import AttackEntry
 from pdlrecover.engines.peers import startup
-from pdlrecover.engines.peers.federation.plan import Recovery
+from pdlrecover.engines.peers.federation.plan import Recovery, Training
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.removals.votes import Removals
 from pdlrecover.engines.peers.settings import Drill
@@ -114,7 +114,7 @@ def test_help_and_refusals_name_the_newcomers():
         check("magic")
     with pytest.raises(AttackError, match=r"known are backdoor, .*, stubborn, and"):
         build("magic", None)
-    with pytest.raises(PlanError, match=r"brisk:KEY=NUMBER.… with KEY of share"):
+    with pytest.raises(PlanError, match=r"brisk:KEY=VALUE.… with KEY of share"):
         check("brisk:rounds=3")
 
 
@@ -143,7 +143,12 @@ def test_a_newcomers_high_loss_is_a_divergence_unless_it_is_noisy(noisy, monkeyp
 def proposed(method, kept_from=0, rounds=ROUNDS):
     """Let one of eight peers propose a removal by a method."""
     setup, recovery = Setup(8, Tolerance(colluders=0, dropouts=3)), Recovery(preparation=2)
-    removals = Removals(setup.context(0, m.NOTHING, range(8)), MemoryStore(), recovery)
+    removals = Removals(
+        setup.context(0, m.NOTHING, range(8)),
+        MemoryStore(),
+        Training(rounds=rounds, samples=10),
+        recovery,
+    )
     removals.training_ended(bytes(range(32)), [range(8)] * rounds, kept_from)
     proposal = m.RemovalProposal(
         removed=(6, 7),
@@ -162,7 +167,7 @@ def proposed(method, kept_from=0, rounds=ROUNDS):
     [
         ({}, None),
         ({"sees": "last model"}, None),
-        ({"sees": "history"}, r"rounds 1 to 14, .* \(retrain, retrain-k, fine-tune-k, acc"),
+        ({"sees": "history"}, r"rounds 1 to 14, .* \(auto, accelerated-retrain"),
         ({"on": "shares"}, "brisk is not known to lead every peer to the same model"),
         ({"on": "shares", "noisy": True}, "every peer would draw its own"),
         ({"noisy": True}, "every peer would draw its own"),
@@ -269,7 +274,6 @@ REGISTRIES = {"recovery/methods.py", "adversary/registry.py"}
 CHOSEN = {
     "experiments/reproductions/frontier.py": "the plans that the frontier compares",
     "experiments/reproductions/paper.py": "the numbers that the paper has published",
-    "experiments/reproductions/tuning.py": "the attacks on which the defaults were tuned",
 }
 """Modules that choose rows or lines of their own: that is no trait of what they choose."""
 

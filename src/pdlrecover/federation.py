@@ -22,7 +22,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -35,13 +36,14 @@ from pdlrecover.engines.simulated_peers import SimulatedPeers, simulate_peers
 from pdlrecover.engines.simulation import MethodOutcome, Observer, Simulation, sum_store
 from pdlrecover.engines.sum_store import Faults
 from pdlrecover.engines.trained_model import TrainedModel, as_tensors
-from pdlrecover.errors import DataError, HistoryError, PlanError
+from pdlrecover.errors import DataError, HistoryError, ModelError, PlanError
 from pdlrecover.field import Source
 from pdlrecover.files import read_json, write_json
 from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
+from pdlrecover.learning import FlatModel, LocalTraining
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.removal import Reason, check_peers_in_sum, check_removal
-from pdlrecover.recovery.requests import Layer, Optimizer, Original, Vector
+from pdlrecover.recovery.requests import FreshStart, Optimizer, Original, Stepper, Vector
 from pdlrecover.recovery.retrain import train
 from pdlrecover.sharing import Scheme, Tolerance
 
@@ -50,8 +52,21 @@ DEFAULT_BUDGET = 8 << 30
 
 FORMAT = 1
 
+UNTRAINED = "there is nothing to recover yet: train the federation first"
+
 SAVED = ("batch_size", "seed", "bound", "l2", "malicious", "cohorts", "clear")
 """The settings that are saved as they are."""
+SAVED_LATER = ("local_steps", "local_rate")
+"""Settings that earlier versions did not save; they had the defaults."""
+NewModel = Callable[[int], torch.nn.Module]
+"""Returns the module with first weights drawn from a seed."""
+
+
+class _NotTrained:
+    """The optimiser of a run that there is not."""
+
+    def start(self) -> Stepper:
+        raise PlanError(UNTRAINED)
 
 
 class Federation:
@@ -68,11 +83,11 @@ class Federation:
         folder: Path | None = None,
         resume: bool = False,
         budget: int = DEFAULT_BUDGET,
+        new_model: NewModel | None = None,
     ) -> None:
         self.simulated_peers, self.scheme, self.clear = simulated_peers, scheme, clear
         self._flat = simulated_peers.updates.model
-        self._layers = tuple(Layer(**layer) for layer in self._flat.matrices)
-        self._budget = budget
+        self._budget, self._new_model = budget, new_model
         whole = complete_cohorts(cohorts, simulated_peers.peers)
         blocks = scheme.quorums.blocks(simulated_peers.code.length)
         record = (simulated_peers.code.length,) if clear else (simulated_peers.peers, blocks)
@@ -103,6 +118,8 @@ class Federation:
         seed: int = 0,
         bound: float = 10.0,
         l2: float = 0.0,
+        local_steps: int = 1,
+        local_rate: float = 0.1,
         malicious: Sequence[int] = (),
         attack: Attack | None = None,
         cohorts: Sequence[Sequence[int]] | None = None,
@@ -111,11 +128,16 @@ class Federation:
         folder: Path | str | None = None,
         resume: bool = False,
         budget: int = DEFAULT_BUDGET,
+        new_model: NewModel | None = None,
     ) -> Self:
         """Set up a federation of your model and your data, one (samples, labels) for each peer.
 
         `bound` is the public L2 bound that updates are clipped to, `malicious` the peers that
         follow the `attack`, `folder` where the history goes (a temporary place if not given).
+        With `local_steps` every peer takes that many steps of SGD by itself in a round, with the
+        rate `local_rate`, each on a minibatch of its own. `new_model` returns your module with
+        first weights drawn from a seed, for recoveries that start afresh; without it the module's
+        layers draw them.
         `resume` takes up the history that an interrupted training has left there.
         `peer_by_peer` computes to the bit what real peers would, and takes longer.
         """
@@ -144,7 +166,7 @@ class Federation:
             batch_size=batch_size,
             seed=seed,
             bound=bound,
-            l2=l2,
+            local=LocalTraining(l2=l2, steps=local_steps, rate=local_rate),
             malicious=malicious,
             attack=attack,
             peer_by_peer=peer_by_peer,
@@ -159,6 +181,7 @@ class Federation:
             folder=place,
             resume=resume,
             budget=budget,
+            new_model=new_model,
         )
 
     def train(
@@ -174,7 +197,7 @@ class Federation:
             raise PlanError(f"training takes at least 1 round, got {rounds}")
         if isinstance(optimizer, str):
             optimizer = optimizers.build(
-                optimizer, learning_rate, rounds=rounds, layers=self._layers
+                optimizer, learning_rate, rounds=rounds, layers=self._flat.layers
             )
         elif learning_rate is not None:
             raise PlanError("give a learning rate, or an optimizer that has its own, not both")
@@ -199,7 +222,7 @@ class Federation:
     def recover(
         self,
         remove: Sequence[int],
-        method: str = methods.OURS,
+        method: str = methods.DEFAULT,
         *,
         reason: Reason = "left",
         settings: methods.Settings | None = None,
@@ -210,15 +233,22 @@ class Federation:
         """Rebuild the model without these peers.
 
         `reason` says whether they are honest peers that left, whose data deserves protection even
-        now, or malicious ones. `faults` makes kept peers absent or lying in the openings.
+        now, or malicious ones. `faults` makes kept peers absent or lying in the openings. A method
+        that starts afresh (`accelerated-retrain:start=fresh`) needs no training to have ended.
         """
         methods.check(method, clear=self.clear)
         settings = settings or methods.Settings(batch_size=self.simulated_peers.batches.batch_size)
-        kept = self.check_removal(remove, reason, accept_differencing=accept_differencing)
-        methods.check_plan(method, settings, rounds=self.original.rounds, removed=len(remove))
-        self._recovered.append(frozenset(kept))
+        fresh = methods.starts_afresh(method, settings)
+        original = self._known(method)
+        accepted = accept_differencing or fresh
+        kept = self.check_removal(remove, reason, accept_differencing=accepted)
+        methods.check_plan(method, settings, rounds=original.rounds, removed=len(remove))
+        if fresh:
+            original = replace(original, fresh=self._fresh_start(kept, method))
+        else:
+            self._recovered.append(frozenset(kept))
         result = self._simulation.drive(
-            methods.start(method, self.original, settings),
+            methods.start(method, original, settings),
             kept=kept,
             faults=faults,
             observer=observer,
@@ -248,13 +278,44 @@ class Federation:
     def original(self) -> Original:
         """What everybody knows of the training run."""
         if self._optimizer is None or not self.history.finished:
-            raise PlanError("there is nothing to recover yet: train the federation first")
+            raise PlanError(UNTRAINED)
         return Original(
             models=self.history.models,  # type: ignore[arg-type] # indexed, and has a length
             optimizer=self._optimizer,
             code=self.simulated_peers.code,
-            layers=self._layers,
+            layers=self._flat.layers,
         )
+
+    def _known(self, method: str) -> Original:
+        """Return what a method may use: the training run, or first weights if that is enough."""
+        trained = self._optimizer is not None and self.history.finished
+        if trained or methods.entry_of(method).sees != "nothing":
+            return self.original
+        return Original(
+            models=[self._flat.initial],
+            optimizer=_NotTrained(),
+            code=self.simulated_peers.code,
+            layers=self._flat.layers,
+        )
+
+    def _fresh_start(self, kept: Sequence[int], method: str) -> FreshStart:
+        """Return what follows from who is kept and the method.
+
+        Between real peers it follows from the removal's digest.
+        """
+        text = json.dumps([self._digest(), list(kept), method])
+        return FreshStart.drawn(hashlib.sha256(text.encode()).digest(), self._first_weights)
+
+    def _first_weights(self, seed: int) -> Vector:
+        if self._new_model is None:
+            return self._flat.redrawn(seed)
+        module = self._new_model(seed)
+        if (size := FlatModel(module, self._flat.example_shape).size) != self._flat.size:
+            raise ModelError(
+                f"new_model returned a module of {size} weights, and the model has "
+                f"{self._flat.size}; it must return the same module with other first weights"
+            )
+        return FlatModel(module, self._flat.example_shape).initial
 
     def unfinished(self, weights: Vector) -> TrainedModel:
         """Return a model that a recovery had come to when it failed, with its ledger so far."""
@@ -310,7 +371,9 @@ class Federation:
             "batch_size": self.simulated_peers.batches.batch_size,
             "seed": self.simulated_peers.batches.seed,
             "bound": self.simulated_peers.updates.bound,
-            "l2": self.simulated_peers.updates.local.l2,
+            "l2": (local := self.simulated_peers.updates.local).l2,
+            "local_steps": local.steps,
+            "local_rate": local.rate,
             "malicious": list(self.simulated_peers.malicious),
             "cohorts": [list(cohort) for cohort in self.history.layout.cohorts],
             "clear": self.clear,
@@ -327,6 +390,7 @@ class Federation:
         datasets: Sequence[tuple[ArrayLike, ArrayLike]],
         *,
         attack: Attack | None = None,
+        new_model: NewModel | None = None,
     ) -> Self:
         """Take up a saved federation again, with the module and the data it was trained with.
 
@@ -343,10 +407,17 @@ class Federation:
             tolerance = Tolerance(**settings.pop("tolerance"))
             recovered = [frozenset(kept) for kept in settings.pop("recovered")]
             values = {key: settings.pop(key) for key in SAVED}
+            values |= {key: settings.pop(key) for key in SAVED_LATER if key in settings}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
         federation = cls.simulate(
-            model, datasets, tolerance, attack=attack, folder=folder, **values
+            model,
+            datasets,
+            tolerance,
+            attack=attack,
+            folder=folder,
+            new_model=new_model,
+            **values,
         )
         if not federation.history.finished:
             raise HistoryError(

@@ -7,7 +7,8 @@ from pdlrecover.adversary import Backdoor, SignFlip
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.simulated_peers import simulate_peers
 from pdlrecover.errors import DataError
-from pdlrecover.learning import FlatModel
+from pdlrecover.learning import FlatModel, LocalTraining
+from pdlrecover.recovery.requests import Update
 
 SIZES = [9, 40, 21, 33, 12]
 SEED, BATCH, WIDE = 7, 8, 64
@@ -29,6 +30,10 @@ def simulated(peer, attack=None, **arguments):
     )
 
 
+def asked(round, at):
+    return Update(round=round, at=at)
+
+
 def real(peer, attack=None, **arguments):
     x, y = own_data(peer)
     return Contribution(
@@ -42,7 +47,9 @@ def real(peer, attack=None, **arguments):
     )
 
 
-@pytest.mark.parametrize("arguments", [{}, {"bound": 0.05}, {"l2": 0.1}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"bound": 0.05}, {"local": LocalTraining(l2=0.1, steps=3)}]
+)
 @pytest.mark.parametrize(
     "attack",
     [None, SignFlip(scale=2.0), Backdoor(trigger=lambda x: -x)],
@@ -56,15 +63,15 @@ def test_a_real_peer_deals_to_the_bit_what_a_simulation_computes_for_it(attack, 
         for other in range(len(SIZES)):
             one = real(other, attack if other == peer else None, **arguments)
             assert one.code == people.code
-            np.testing.assert_array_equal(one(3, w, "recovery"), among_all[other])
+            np.testing.assert_array_equal(one(asked(3, w), "recovery"), among_all[other])
 
 
 def test_a_real_peers_update_is_not_overwritten_by_its_next_one():
     w = FlatModel(small.module(hidden=WIDE), (3,)).initial
     one = real(2)
-    first = one(0, w)
+    first = one(asked(0, w))
     kept = first.copy()
-    assert not np.array_equal(one(1, w), first)
+    assert not np.array_equal(one(asked(1, w)), first)
     np.testing.assert_array_equal(first, kept)
 
 

@@ -105,7 +105,7 @@ def test_opened_pairs_without_blocks_agree_to_the_fixed_point_step(optimizer):
 
 
 def test_with_nobody_removed_recovery_is_training():
-    state = SHARED.recover([], settings=small.SETTINGS)
+    state = SHARED.recover([], "pdlrecover", settings=small.SETTINGS)
     np.testing.assert_array_equal(state.weights, SHARED.original.models[-1])
 
 
@@ -126,6 +126,14 @@ def test_the_ledger_counts_what_was_opened():
     assert seconds["total"] == pytest.approx(
         sum(seconds[part] for part in ("gradient", "dealing", "opening", "estimation"))
     )
+
+
+def test_every_local_step_counts_as_a_gradient():
+    federation = small.federation(local_steps=3)
+    federation.train(4, 0.1)
+    for method, steps in (("retrain", 3), ("accelerated-retrain:rounds=4+local_steps=2", 2)):
+        ledger = federation.recover(small.REMOVED, method, reason="malicious").ledger
+        assert ledger.gradient_evaluations == 4 * steps * ledger.kept
 
 
 def test_bytes_in_the_ledger_are_counted_per_message():
@@ -416,6 +424,6 @@ def test_the_public_path_has_the_same_bits_with_one_and_with_two_threads():
 def test_an_engine_without_history_is_refused():
     fresh = small.federation()
     with pytest.raises(PlanError, match="train the federation first"):
-        fresh.recover([0, 1])
+        fresh.recover([0, 1], "retrain")
     assert isinstance(fresh._simulation, Simulation)
     assert isinstance(fresh.scheme, Scheme)

@@ -128,12 +128,12 @@ class Mixed(nn.Module):
 def test_the_layers_of_any_module_cover_its_weights_once() -> None:
     model = FlatModel(Mixed(), (7,))
     covered = np.zeros(model.size, dtype=int)
-    for layer in model.matrices:
-        covered[layer["start"] : layer["start"] + layer["rows"] * layer["columns"]] += 1
-        if layer["bias"] is not None:
-            covered[layer["bias"] : layer["bias"] + layer["rows"]] += 1
+    for layer in model.layers:
+        covered[layer.start : layer.start + layer.rows * layer.columns] += 1
+        if layer.bias is not None:
+            covered[layer.bias : layer.bias + layer.rows] += 1
     assert (covered == 1).all()
-    shapes = [(layer["rows"], layer["columns"], layer["by_row"]) for layer in model.matrices]
+    shapes = [(layer.rows, layer.columns, layer.by_row) for layer in model.layers]
     assert shapes == [
         (5, 4, True),  # words
         (6, 12, False),  # the convolution, with its bias

@@ -59,7 +59,7 @@ def plain(model: FlatModel, w: np.ndarray, x: torch.Tensor, y: torch.Tensor, loc
             for parameter in module.parameters():
                 parameter -= local.rate * parameter.grad
     moved = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
-    return (torch.from_numpy(w).float() - moved) / local.rate
+    return (torch.from_numpy(w).float() - moved) / (local.rate * local.steps)
 
 
 @pytest.mark.parametrize("name", ["logistic", "mlp", "cnn", "recurrent"])

@@ -5,17 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import small
-from quadratics import ROUNDS, D, Quadratics, kinds, sgd
+from quadratics import LAYERS, ROUNDS, D, Quadratics, kinds, sgd
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import FixedPoint
-from pdlrecover.recovery.auto import AutoOptions, auto
-from pdlrecover.recovery.methods import BASELINES, METHODS, Settings, check, start
-from pdlrecover.recovery.optimizers import SGD, Adam, Rate
-from pdlrecover.recovery.pdlrecover import SGD_BLOCK, HopelessError, Options, pdlrecover
+from pdlrecover.recovery.accelerated import AcceleratedOptions
+from pdlrecover.recovery.methods import (
+    BASELINES,
+    METHODS,
+    Settings,
+    check,
+    check_plan,
+    length,
+    start,
+    starts_afresh,
+)
+from pdlrecover.recovery.optimizers import SGD, Adam, Muon, Rate
+from pdlrecover.recovery.pdlrecover import SGD_BLOCK, Options, pdlrecover
 from pdlrecover.recovery.requests import (
     Direction,
     Dots,
+    FreshStart,
     Individual,
     Past,
     Removed,
@@ -141,16 +151,6 @@ def test_the_guard_turns_a_wild_estimate_into_an_exact_round():
     np.testing.assert_allclose(found, target, rtol=1e-12)
 
 
-def test_a_hopeless_replay_is_given_up():
-    engine = Quadratics(range(1, 4), sgd())
-    honest = engine.answer
-    engine.answer = lambda r: (
-        Sum(values=np.full(D, np.nan), weight=3.0) if isinstance(r, Direction) else honest(r)
-    )
-    with pytest.raises(HopelessError, match="the guard asked for 4 exact rounds"):
-        engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, guard_limit=3)))
-
-
 @pytest.mark.parametrize("name", small.PRIVATE)
 def test_no_private_method_asks_for_an_individual_update(name):
     for optimizer in (sgd(), Adam(rate=Rate(peak=0.1))):
@@ -187,7 +187,9 @@ def test_rivals_are_no_baselines():
 )
 def test_methods_with_a_budget_keep_to_it(name, exact):
     engine = Quadratics(range(1, 4), sgd())
-    engine.drive(start(name, engine.run, Settings(budget=7, accelerated_rounds=9)))
+    engine.drive(
+        start(name, engine.run, Settings(budget=7, accelerated=AcceleratedOptions(rounds=9)))
+    )
     assert sum(isinstance(r, Update) for r in engine.requests) == exact
 
 
@@ -197,90 +199,115 @@ def test_fine_tuning_starts_at_the_poisoned_model():
     np.testing.assert_array_equal(engine.requests[0].at, engine.run.models[-1])
 
 
-@pytest.mark.parametrize(("gate", "replays"), [(1e9, True), (0.0, False)])
-def test_auto_asks_the_gate_whether_to_replay_an_adam_run(gate, replays):
-    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
-    engine.drive(auto(engine.run, 32, AutoOptions(gate=gate)))
-    assert [r.rounds for r in engine.requests[:2]] == [tuple(range(54, 60)), tuple(range(5))]
-    assert (Direction in kinds(engine)) == replays
+def updates(engine):
+    return [r for r in engine.requests if isinstance(r, Update)]
 
 
-def drifting(limit):
-    """Replay an Adam run with this limit; return the engine."""
-    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
-    options = AutoOptions(gate=1e9, drift_limit=limit, guard_limit=60, polish=7)
-    engine.drive(auto(engine.run, 32, options))
-    return engine
-
-
-def test_auto_gives_a_replay_up_that_has_drifted_and_goes_on_from_there():
-    steady, drifted = drifting(1e9), drifting(0.0)
-    fresh = [r for r in drifted.requests if isinstance(r, Update)]
-    k = round(AutoOptions().rescue * 60)
-    assert [r.round for r in fresh[-k:]] == list(range(60 - k, 60))
-    assert {r.round for r in fresh[:-k]} >= set(range(AutoOptions().schedule.preparation))
-    assert max(r.round for r in fresh[:-k]) < 15  # looked at from a fifth of the rounds on
-    assert np.abs(fresh[-k].at - drifted.run.models[0]).max() > 0.1  # not from the start
-    last = [r.round for r in steady.requests if isinstance(r, Update)][-7:]
-    assert last == list(range(53, 60))
-
-
-def test_a_replay_is_given_up_where_its_distance_passes_the_limit():
-    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
-    method = pdlrecover(engine.run, Options(schedule=SCHEDULE, drift_limit=0.3))
-    with pytest.raises(HopelessError, match="off the run") as given_up:
-        engine.drive(method)
-    seen = engine.steps()
-    models = engine.run.models
-
-    def drift(step):
-        t = step.round + 1
-        gone = np.linalg.norm(models[t] - models[0])
-        return np.linalg.norm(step.model - models[t]) / gone
-
-    np.testing.assert_array_equal(given_up.value.model, seen[-1].model)
-    assert drift(seen[-1]) > 0.3
-    assert all(drift(step) <= 0.3 for step in seen[:-1] if step.round + 1 >= 12)
+@pytest.mark.parametrize(
+    ("optimizer", "batch_size", "rounds", "steps"),
+    [
+        (sgd(), 32, 25, None),
+        (Adam(rate=Rate(peak=0.1)), 16, 25, None),
+        (sgd(), 2, 25, 8),
+        (sgd(), 5, 25, 4),
+        (Muon(rate=Rate(peak=0.04), layers=LAYERS), 32, 40, None),
+    ],
+)
+def test_auto_knows_how_many_rounds_and_local_steps_a_run_needs(
+    optimizer, batch_size, rounds, steps
+):
+    engine = Quadratics(range(1, 4), optimizer)
+    settings = Settings(batch_size=batch_size)
+    engine.drive(start("auto", engine.run, settings))
+    assert kinds(engine) == {Update}
+    assert len(updates(engine)) == length("auto", engine.run, settings) == rounds
+    assert {r.local.steps if r.local else None for r in updates(engine)} == {steps}
 
 
 def test_auto_has_variants():
-    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
-    settings = Settings(own=(AutoOptions(gate=1e9, drift_limit=1e9, guard_limit=60),))
-    engine.drive(start("auto:preparation=4+period=10+polish=3", engine.run, settings))
-    fresh = [r.round for r in engine.requests if isinstance(r, Update)]
-    assert fresh[:4] == [0, 1, 2, 3]
-    assert fresh[-4] < 57
-    assert fresh[-3:] == [57, 58, 59]
+    engine = Quadratics(range(1, 4), sgd())
+    engine.drive(start("auto:rounds=7+samples=64", engine.run, Settings(batch_size=32)))
+    assert len(updates(engine)) == 7
+    assert {r.local.steps for r in updates(engine)} == {2}
 
 
-def test_a_variant_of_auto_replays_with_another_damping():
-    ends = {}
-    for damping in ("0.1", "1"):
-        engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
-        settings = Settings(own=(AutoOptions(gate=1e9, drift_limit=1e9, guard_limit=60),))
-        engine.drive(start(f"auto:damping={damping}", engine.run, settings))
-        ends[damping] = next(s.model for s in reversed(engine.steps()) if not s.exact)
-    assert np.abs(ends["0.1"] - ends["1"]).max() > 1e-3
+def test_accelerated_retraining_steps_as_muon_does():
+    engine = Quadratics(range(1, 4), sgd())
+    found = engine.drive(start("accelerated-retrain:rounds=12", engine.run, Settings()))
+    stepper = Muon(rate=Rate(peak=0.04, hold=0.0, rounds=12), layers=LAYERS).start()
+    model = engine.run.models[0]
+    for _ in range(12):
+        model = stepper.step(model, engine.total(engine.kept, model) / 3)
+    np.testing.assert_array_equal(found, model)
 
 
-def test_a_variant_of_auto_retrains_for_a_share_of_the_rounds():
-    engine = Quadratics(range(1, 4), Adam(rate=Rate(peak=0.1)), rounds=60)
-    settings = Settings(own=(AutoOptions(gate=0.0),))
-    engine.drive(start("auto:retrain=0.25", engine.run, settings))
-    assert sum(isinstance(r, Update) for r in engine.requests) == 15
+def test_accelerated_retraining_by_adam_is_a_variant():
+    engine = Quadratics(range(1, 4), sgd())
+    name = "accelerated-retrain:optimizer=adam+rounds=12"
+    found = engine.drive(start(name, engine.run, Settings()))
+    rate = Rate(peak=0.03, warmup=5, hold=0.6, rounds=12)
+    stepper = Adam(rate=rate, beta1=0.8, beta2=0.99, epsilon=1e-4).start()
+    model = engine.run.models[0]
+    for _ in range(12):
+        model = stepper.step(model, engine.total(engine.kept, model) / 3)
+    np.testing.assert_array_equal(found, model)
 
 
-def test_auto_retrains_an_sgd_run_with_adam():
-    engine = Quadratics(range(1, 4), sgd(), rounds=60)
-    engine.drive(start("auto", engine.run, Settings(batch_size=32)))
-    assert kinds(engine) == {Update}
-    assert sum(isinstance(r, Update) for r in engine.requests) == 50
+def test_a_fresh_start_asks_for_nothing_of_the_training():
+    engine = Quadratics(range(1, 4), sgd())
+    run = replace(engine.run, fresh=FreshStart.drawn(b"some removal", lambda seed: np.ones(D)))
+    engine.drive(start("accelerated-retrain:start=fresh", run, Settings()))
+    np.testing.assert_array_equal(updates(engine)[0].at, np.ones(D))
+    assert {r.stream for r in updates(engine)} == {run.fresh.stream} != {0}
+    engine = Quadratics(range(1, 4), sgd())
+    engine.drive(start("accelerated-retrain", run, Settings()))
+    np.testing.assert_array_equal(updates(engine)[0].at, run.models[0])
+    assert {r.stream for r in updates(engine)} == {0}
+    with pytest.raises(PlanError, match="no way to draw new first weights"):
+        start("accelerated-retrain:start=fresh", engine.run, Settings())
 
 
-def test_auto_replays_an_sgd_run_of_tiny_batches():
-    engine = Quadratics(range(1, 4), sgd(), rounds=200)
-    engine.drive(start("auto", engine.run, Settings(batch_size=2)))
-    assert Direction in kinds(engine)
+def test_every_removal_draws_another_fresh_start():
+    seeds = []
+
+    def first(seed):
+        seeds.append(seed)
+        return np.ones(D)
+
+    streams = {FreshStart.drawn(bytes([i]), first).stream for i in range(9)}
+    assert len(streams) == len(set(seeds)) == 9
+    assert all(0 < stream < 1 << 63 for stream in streams)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("accelerated-retrain", False),
+        ("accelerated-retrain:start=fresh", True),
+        ("auto", False),
+        ("retrain", False),
+        ("pdlrecover", False),
+    ],
+)
+def test_a_method_says_whether_it_starts_afresh(name, expected):
+    assert starts_afresh(name, Settings()) == expected
+    given = Settings(accelerated=AcceleratedOptions(start="fresh"))
+    assert starts_afresh(name, given) == ("accelerated" in name or name == "auto")
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        ("optimizer=lion", "optimizer must be one of muon, adam, got 'lion'"),
+        ("start=late", "start must be first or fresh, got 'late'"),
+        ("local_steps=0", "local_steps must be at least 1, got 0"),
+        ("rounds=many", r"with KEY of rounds \(a whole number\), optimizer \(a word\)"),
+        ("rate=0", "rate must be above 0"),
+    ],
+)
+def test_a_wrong_variant_of_accelerated_retraining_is_refused(variant, message):
+    with pytest.raises(PlanError, match=message):
+        check_plan(f"accelerated-retrain:{variant}", Settings(), rounds=30, removed=1)
 
 
 def test_unknown_methods_are_refused_with_the_known_ones():
@@ -300,16 +327,6 @@ def test_training_is_a_method_too():
     engine = Quadratics(kept=range(4), optimizer=sgd())
     found = engine.drive(train(np.zeros(D), sgd(), range(ROUNDS)))
     np.testing.assert_array_equal(found, engine.run.models[-1])
-
-
-def test_estimates_that_cannot_be_had_count_for_giving_up():
-    engine = Quadratics(range(1, 4), sgd())
-    honest = engine.answer
-    engine.answer = lambda r: (
-        np.zeros((len(r.vectors), len(r.pairs))) if isinstance(r, Dots) else (honest(r))
-    )
-    with pytest.raises(HopelessError, match="the guard asked for 4 exact rounds"):
-        engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, guard_limit=3)))
 
 
 def test_blocks_shrink_to_what_the_encoding_has_room_for():

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from pdlrecover.errors import PlanError
+from pdlrecover.layers import Layer
 from pdlrecover.recovery import optimizers
 from pdlrecover.recovery.optimizers import SGD, Adam, Muon, Rate
-from pdlrecover.recovery.requests import Layer
 
 TORCH = {
     "sgd": lambda w: torch.optim.SGD([w], lr=0.1),

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from pdlrecover.layers import Layer
 from pdlrecover.recovery import orthogonal
 from pdlrecover.recovery.orthogonal import FRACTION, QUINTIC, newton_schulz, orthogonalised
-from pdlrecover.recovery.requests import Layer
 
 SHAPES = [(1, 1), (1, 9), (4, 4), (10, 101), (32, 145)]
 

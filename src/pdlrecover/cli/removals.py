@@ -12,7 +12,7 @@ from pdlrecover.engines.peers.folder import recovered_name
 from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.control import one_removal
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.methods import OURS
+from pdlrecover.recovery.methods import DEFAULT
 
 STOPPED = 1
 """The exit code after a recovery that stopped."""
@@ -23,7 +23,7 @@ def propose_removal(
     folder: Folder,
     peers: Annotated[str, typer.Option(help="Names of those to remove; with commas.")],
     reason: Annotated[str, typer.Option(help="left or malicious.")],
-    method: Annotated[str, typer.Option(help="How to recover.")] = OURS,
+    method: Annotated[str, typer.Option(help="How to recover.")] = DEFAULT,
     accept_differencing: Annotated[
         bool,
         typer.Option(

@@ -1,6 +1,6 @@
 """What peers deal in a round, computed in this one place for real and for simulated peers.
 
-    minibatch → poison → update → corrupt → weigh → clip → round, and the weight appended
+    minibatches → poison → update → corrupt → weigh → clip → round, and the weight appended
 
 Rules:
 
@@ -15,7 +15,7 @@ Rules:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from pdlrecover.adversary import Attack, Context, NoAttack, Phase
 from pdlrecover.errors import DataError
 from pdlrecover.field import FixedPoint, Integers
 from pdlrecover.learning import Batches, Updates, clip
-from pdlrecover.recovery.requests import Vector
+from pdlrecover.recovery.requests import LocalSteps, Vector
 
 Peers = NDArray[np.int64]
 
@@ -81,15 +81,29 @@ class Dealers:
         """How many peers there are."""
         return len(self.updates.weights)
 
-    def dealt(self, round: int, at: Vector, peers: Sequence[int], phase: Phase) -> torch.Tensor:
-        """Return what these peers deal at a model: clipped updates, before rounding."""
-        who = np.asarray(peers, dtype=np.int64)
-        x, y, sides = self._minibatches(round, at, who, phase)
+    def dealt(
+        self,
+        round: int,
+        at: Vector,
+        peers: Sequence[int],
+        phase: Phase,
+        *,
+        stream: int = 0,
+        local: LocalSteps | None = None,
+    ) -> torch.Tensor:
+        """Return what these peers deal at a model: clipped updates, before rounding.
+
+        `stream` and `local` are as in a request for an `Update`.
+        """
+        who, steps = np.asarray(peers, dtype=np.int64), self.updates.local
+        if local is not None:
+            steps = replace(steps, steps=local.steps, rate=local.rate)
+        x, y, sides = self._minibatches(round, at, who, phase, stream, steps.steps)
         room = self.room(len(who), self.updates.model.size)
         if sides is None:
-            updates = self.updates.weighted(at, who, x, y, out=room)
+            updates = self.updates.weighted(at, who, x, y, local=steps, out=room)
         else:
-            updates = self.updates.plain(at, x, y, out=room)
+            updates = self.updates.plain(at, x, y, local=steps, out=room)
             bad, good = sides.bad, sides.good
             updates[bad] = self.attack.corrupt(updates[bad], updates[good], sides.context)
             updates = self.updates.weigh(updates, who)
@@ -98,10 +112,18 @@ class Dealers:
         return updates
 
     def sums(
-        self, round: int, at: Vector, groups: Sequence[Sequence[int]], phase: Phase = "training"
+        self,
+        round: int,
+        at: Vector,
+        groups: Sequence[Sequence[int]],
+        phase: Phase = "training",
+        *,
+        stream: int = 0,
+        local: LocalSteps | None = None,
     ) -> Integers:
         """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
-        updates = self.dealt(round, at, [peer for group in groups for peer in group], phase)
+        everybody = [peer for group in groups for peer in group]
+        updates = self.dealt(round, at, everybody, phase, stream=stream, local=local)
         out = np.empty((len(groups), self.code.length), dtype=np.int64)
         start = 0
         for row, group in zip(out, groups, strict=True):
@@ -128,10 +150,10 @@ class Dealers:
         return total
 
     def _minibatches(
-        self, round: int, at: Vector, who: Peers, phase: Phase
+        self, round: int, at: Vector, who: Peers, phase: Phase, stream: int = 0, steps: int = 1
     ) -> tuple[torch.Tensor, torch.Tensor, _Sides | None]:
         """Return these peers' samples and labels, poisoned where they attack, and who does."""
-        x, y = self.batches.take(self.x, self.y, who, round)
+        x, y = self.batches.take(self.x, self.y, who, round, stream=stream, steps=steps)
         if not self._malicious[who].any():
             return x, y, None
         order = np.argsort(who)

@@ -72,6 +72,8 @@ class Ledger:
     traffic: Traffic
     removed: int = 0
     """How many peers were left out."""
+    local_steps: int = 1
+    """How many gradients a peer computes for an update, unless a request says otherwise."""
     openings: Counter[str] = field(default_factory=Counter)
     numbers: Counter[str] = field(default_factory=Counter)
     exact_rounds: int = 0
@@ -96,10 +98,10 @@ class Ledger:
         """Write down a request."""
         d = self.traffic.parameters
         match request:
-            case requests.Update():
+            case requests.Update(local=local):
                 self._open("fresh sums", 1, d + 1, self.traffic.exact_round_bytes)
                 self.exact_rounds += 1
-                self.gradient_evaluations += self.kept
+                self.gradient_evaluations += self.kept * self._steps(local)
             case requests.Past():
                 self._open("stored sums", 1, d + 1, self.traffic.opening_bytes)
             case requests.Direction():
@@ -117,7 +119,7 @@ class Ledger:
                 count = self.kept if of is None else len(of)
                 self._open("individual", count, count * (d + 1), ELEMENT_BYTES * (d + 1))
                 self.exact_rounds += of is None
-                self.gradient_evaluations += count
+                self.gradient_evaluations += count * self._steps(None)
             case requests.Loss():
                 self._open("losses", 1, 1, 0)
             case requests.Head(head=head, of=of):
@@ -128,6 +130,9 @@ class Ledger:
                 self.gradient_evaluations += self._peers(of)
             case requests.Stepped(fallback=fallback):
                 self.fallback_rounds += fallback
+
+    def _steps(self, local: requests.LocalSteps | None) -> int:
+        return self.local_steps if local is None else local.steps
 
     def _open(self, kind: str, openings: int, numbers: int, size: int) -> None:
         self.openings[kind] += openings

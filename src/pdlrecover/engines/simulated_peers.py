@@ -26,6 +26,7 @@ from pdlrecover.learning import (
 )
 from pdlrecover.learning.flat_model import as_tensor
 from pdlrecover.learning.partition import Partition
+from pdlrecover.learning.updates import ONE_STEP
 from pdlrecover.recovery.requests import HeadSums, Individuals, Vector
 
 _PIECE = 4096
@@ -39,7 +40,8 @@ class SimulatedPeers(Dealers):
     def loss(self, round: int, at: Vector, peers: Sequence[int]) -> float:
         """Return Σ αᵢ Lᵢ / Σ αᵢ, with Lᵢ the objective on peer i's minibatch of the round."""
         who = np.asarray(peers, dtype=np.int64)
-        x, y, _ = self._minibatches(round, at, who, "training")
+        steps = self.updates.local.steps
+        x, y, _ = self._minibatches(round, at, who, "training", steps=steps)
         w = as_tensor(at)
         with torch.no_grad():
             logits = self.updates.model.logits(w, x.flatten(0, 1))
@@ -125,7 +127,7 @@ def simulate_peers(
     batch_size: int,
     seed: int = 0,
     bound: float = 10.0,
-    l2: float = 0.0,
+    local: LocalTraining = ONE_STEP,
     malicious: Sequence[int] = (),
     attack: Attack | None = None,
     peer_by_peer: bool = False,
@@ -145,7 +147,7 @@ def simulate_peers(
             model=FlatModel(model, tuple(x.shape[1:])),
             weights=data_weights(partition),
             bound=bound,
-            local=LocalTraining(l2=l2),
+            local=local,
             chunk=1 if peer_by_peer else None,
         ),
         malicious=tuple(malicious),

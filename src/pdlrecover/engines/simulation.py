@@ -112,7 +112,8 @@ class _MethodRun(Generic[HeldSum]):
             taking_part=len(kept),
         )
         removed = self._simulated_peers.peers - len(kept)
-        self.ledger = Ledger(kept=len(kept), removed=removed, traffic=traffic)
+        steps = self._simulated_peers.updates.local.steps
+        self.ledger = Ledger(kept=len(kept), removed=removed, traffic=traffic, local_steps=steps)
         if isinstance(sum_store, SharedSums):
             self.ledger.liars = sum_store.caught
         self._fresh: OrderedDict[int, HeldSum] = OrderedDict()
@@ -163,7 +164,9 @@ class _MethodRun(Generic[HeldSum]):
         with self.timed("gradient"):
             phase: Phase = "training" if self._record else "recovery"
             groups = self._history.layout.cohorts if self._record else (self._kept,)
-            sums = self._simulated_peers.sums(t, request.at, groups, phase)
+            sums = self._simulated_peers.sums(
+                t, request.at, groups, phase, stream=request.stream, local=request.local
+            )
         with self.timed("dealing"):
             dealt = self._sum_store.deal(sums)
             if self._record:

@@ -1,10 +1,12 @@
-"""Minibatches that can be drawn again: a pure function of (seed, peer, round).
+"""Minibatches that can be drawn again: a pure function of (seed, stream, peer, round).
 
 Rules:
 
 - A later exact round at t must use the batch of the original round t, and no peer may need
   another's data or place in a queue to know its own. So there is no generator with a state: each
   draw is a hash of (seed, peer, round, position), the same alone or among others.
+- A stream is another sequence of minibatches: its number is mixed into the seed. A round of E
+  local steps takes E minibatches, one after the other.
 - The hash is the finaliser of SplitMix64 (Steele, Lea, Flood 2014), applied to one of the four
   numbers after the other. It spreads well; it keeps no secrets.
 - Sampling is with replacement. A hash h gives sample ⌊(h div 2^32)·size / 2^32⌋, whose
@@ -62,22 +64,37 @@ class Batches:
         parts = [self._samples[self._starts[p] : self._starts[p] + self.sizes[p]] for p in peers]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
-    def indices(self, peers: Sequence[int] | NDArray[np.int64], round_: int) -> NDArray[np.int64]:
-        """Return (peers, batch_size) sample indices: each peer's minibatch of that round."""
+    def indices(
+        self,
+        peers: Sequence[int] | NDArray[np.int64],
+        round_: int,
+        *,
+        stream: int = 0,
+        steps: int = 1,
+    ) -> NDArray[np.int64]:
+        """Return (peers, steps·batch_size) sample indices: what each peer draws in that round."""
         who = np.asarray(peers, dtype=np.int64)
         if who.size and (who.min() < 0 or who.max() >= len(self.sizes)):
             raise DataError(
                 f"peers are numbered 0 to {len(self.sizes) - 1}, got {who.min()} to {who.max()}"
             )
-        places = draws(self.seed, who + self._first, self.sizes[who], round_, self.batch_size)
+        seed, count = self.seed ^ stream, steps * self.batch_size
+        places = draws(seed, who + self._first, self.sizes[who], round_, count)
         places += self._starts[who, None]
         return self._samples[places]
 
     def take(
-        self, x: Tensor, y: Tensor, peers: Sequence[int] | NDArray[np.int64], round_: int
+        self,
+        x: Tensor,
+        y: Tensor,
+        peers: Sequence[int] | NDArray[np.int64],
+        round_: int,
+        *,
+        stream: int = 0,
+        steps: int = 1,
     ) -> tuple[Tensor, Tensor]:
-        """Return those samples of x and labels of y, as (peers, batch_size, …), freshly copied."""
-        indices = torch.from_numpy(self.indices(peers, round_))
+        """Return those samples of x and labels of y, as (peers, draws, …), freshly copied."""
+        indices = torch.from_numpy(self.indices(peers, round_, stream=stream, steps=steps))
         rows = indices.flatten()
         return (
             x.index_select(0, rows).view(*indices.shape, *x.shape[1:]),

@@ -13,7 +13,6 @@ Rules:
 import copy
 import math
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from pdlrecover.errors import ModelError
+from pdlrecover.layers import Layer
 
 Weights = NDArray[np.float64]
 """A flat vector of weights, as all peers hold it."""
@@ -80,6 +80,28 @@ class FlatModel:
                     parameter.copy_(parts[name])
         return module
 
+    def redrawn(self, seed: int) -> Weights:
+        """Return new first weights: every layer's own way of drawing them, from this seed.
+
+        Layers of torch have one (`reset_parameters`). Frozen parameters stay as they are.
+        """
+        module = copy.deepcopy(self._untouched)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            for name, layer in module.named_modules():
+                if not any(p.requires_grad for p in layer.parameters(recurse=False)):
+                    continue
+                reset = getattr(layer, "reset_parameters", None)
+                reset = reset or getattr(layer, "_reset_parameters", None)  # of attention layers
+                if reset is None:
+                    raise ModelError(
+                        f"{name or 'the module'} ({type(layer).__name__}) has no reset_parameters, "
+                        "so new first weights cannot be drawn: give it one, or say how the module "
+                        "is made from a seed (new_model=…)"
+                    )
+                reset()
+        return FlatModel(module, self.example_shape).initial
+
     @cached_property
     def classes(self) -> int:
         """How many classes the module tells apart."""
@@ -103,8 +125,8 @@ class FlatModel:
         return True
 
     @property
-    def matrices(self) -> list[dict[str, Any]]:
-        """The parameters as matrices: the fields of `recovery.requests.Layer`.
+    def layers(self) -> tuple[Layer, ...]:
+        """The parameters as matrices.
 
         A kernel is out × the rest. A bias goes with the weight of the same length beside it, as
         `x.weight` and `x.bias` or `x_weight` and `x_bias`. What has one dimension and is no such
@@ -131,10 +153,15 @@ class FlatModel:
             if name in biases.values():
                 continue
             rows = shape[0] if len(shape) > 1 else 1
-            layer = {"start": starts[name], "rows": rows, "columns": shape.numel() // rows}
-            bias = starts[biases[name]] if name in biases else None
-            found.append({**layer, "bias": bias, "by_row": name in embeddings})
-        return found
+            layer = Layer(
+                start=starts[name],
+                rows=rows,
+                columns=shape.numel() // rows,
+                bias=starts[biases[name]] if name in biases else None,
+                by_row=name in embeddings,
+            )
+            found.append(layer)
+        return tuple(found)
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if shape != (self.size,):

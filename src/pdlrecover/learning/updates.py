@@ -9,8 +9,9 @@ Rules:
 - `gradients` computes all peers in one vectorised call per `chunk` of peers, and writes straight
   into one (peers, d) buffer. Peers computed together and one by one agree to float32 rounding,
   and to the bit only with chunk=1: a product of larger matrices may sum in another order.
-- With `local_steps` E > 1 the minibatch is cut in E parts, and a step of plain SGD with rate r is
-  taken on each: the update is α_i·(w − w_E)/r, which for E = 1 is the gradient.
+- With E > 1 local steps a step of plain SGD with rate r is taken on each of E minibatches: the
+  update is α_i·(w − w_E)/(r·E), the mean of the gradients on the way. So the bound and the server's
+  rate mean the same for any E; FedAvg as published is a server's SGD with the rate r·E.
 - A clipped vector has a norm of at most the bound when computed in float64, as the fixed-point
   encoding requires.
 """
@@ -48,7 +49,7 @@ class LocalTraining:
     l2: float = 0.0
     """λ: the objective gets λ/2·‖w‖²."""
     steps: int = 1
-    """E: how many steps of SGD, each on its part of the minibatch."""
+    """E: how many steps of SGD, each on its own minibatch."""
     rate: float = 0.01
     """r: their learning rate; without effect if there is one step."""
 
@@ -74,7 +75,7 @@ def gradients(
     chunk: int | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return the (n, d) updates of n peers at w, for minibatches x (n, b, *shape) and y (n, b).
+    """Return the (n, d) updates of n peers at w, for samples x (n, E·b, *shape) and y (n, E·b).
 
     Row i is multiplied by weights[i] if they are given. `chunk` peers are computed at a time, by
     default as many as the processor's cache likes; `out` is a buffer to write to, since touching
@@ -155,17 +156,32 @@ class Updates:
             raise RangeError(f"the L2 bound must be positive and finite, got {self.bound}")
 
     def weighted(
-        self, w: Weights, peers: NDArray[np.int64], x: Tensor, y: Tensor, out: Tensor | None = None
+        self,
+        w: Weights,
+        peers: NDArray[np.int64],
+        x: Tensor,
+        y: Tensor,
+        *,
+        local: LocalTraining | None = None,
+        out: Tensor | None = None,
     ) -> Tensor:
         """Return the (n, d) updates of these n peers at w, for their minibatches."""
-        weights = torch.from_numpy(self.weights[peers])
+        weights, local = torch.from_numpy(self.weights[peers]), local or self.local
         return gradients(
-            self.model, w, x, y, weights=weights, local=self.local, chunk=self.chunk, out=out
+            self.model, w, x, y, weights=weights, local=local, chunk=self.chunk, out=out
         )
 
-    def plain(self, w: Weights, x: Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
+    def plain(
+        self,
+        w: Weights,
+        x: Tensor,
+        y: Tensor,
+        *,
+        local: LocalTraining | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
         """Return n peers' updates at w before they are weighed."""
-        return gradients(self.model, w, x, y, local=self.local, chunk=self.chunk, out=out)
+        return gradients(self.model, w, x, y, local=local or self.local, chunk=self.chunk, out=out)
 
     def weigh(self, updates: Tensor, peers: NDArray[np.int64]) -> Tensor:
         """Multiply each update by its peer's weight, in place."""
@@ -175,7 +191,7 @@ class Updates:
 def _update(
     model: FlatModel, local: LocalTraining, w: Parameters, x: Tensor, y: Tensor
 ) -> Parameters:
-    """Return (w − w_E)/r: the sum of the gradients along E steps of SGD."""
+    """Return (w − w_E)/(r·E): the mean of the gradients along E steps of SGD."""
 
     def loss(w: Parameters, x: Tensor, y: Tensor) -> Tensor:
         mean = cross_entropy(model.forward(w, x), y)
@@ -190,7 +206,7 @@ def _update(
         total = {k: total[k] + g for k, g in gradient.items()} if total else gradient
         if local.steps > 1:
             w = {k: w[k] - local.rate * g for k, g in gradient.items()}
-    return total
+    return total if local.steps == 1 else {k: g / local.steps for k, g in total.items()}
 
 
 def _looped(

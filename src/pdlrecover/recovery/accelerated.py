@@ -1,24 +1,79 @@
-"""Accelerated retraining: restart at w̄_0 with server Adam, for few exact rounds.
+"""Accelerated retraining: few exact rounds from first weights, with an optimiser made for that.
 
-It never touches the history, so no poison in it can mislead. The constants were found good on
-three datasets: rate 0.03, β 0.8/0.99, ε 1e-4, 5 rounds of warm-up, constant to 0.6·k, then linear
-to zero.
+    w_{t+1} = w_t − γ(1 − t/K)·U_t,    t = 0 … K − 1
+
+with U_t the opened mean update, orthogonalised layer by layer (`Muon`). It never touches the
+history, so no poison in it can mislead. `docs/methods/accelerated-retrain.md` says how the
+constants were chosen.
+
+It begins at w̄_0 with the minibatches of the training, or, with a *fresh start*, at new first
+weights with minibatches of its own. Then nothing is asked at a model of the training, so no sum
+that it opens can be subtracted from one that the training opened.
 """
 
-from pdlrecover.recovery.optimizers import Adam, Rate
-from pdlrecover.recovery.requests import Method, Original
+from dataclasses import dataclass
+
+from pdlrecover.errors import PlanError
+from pdlrecover.recovery.optimizers import Adam, Muon, Rate
+from pdlrecover.recovery.requests import LocalSteps, Method, Optimizer, Original
 from pdlrecover.recovery.retrain import train
 
-DEFAULT_ROUNDS = 50
+FRESH = "fresh"
+RATES = {"muon": 0.04, "adam": 0.03}
+"""γ by the optimiser's name."""
 
 
-def short_adam(rounds: int, peak: float = 0.03) -> Adam:
-    """Return the Adam that makes the most of a few rounds."""
-    rate = Rate(peak=peak, warmup=min(5, rounds), hold=0.6, rounds=rounds)
-    return Adam(rate=rate, beta1=0.8, beta2=0.99, epsilon=1e-4)
+@dataclass(frozen=True, kw_only=True)
+class AcceleratedOptions:
+    """How accelerated retraining is to run."""
+
+    rounds: int = 25
+    """K."""
+    optimizer: str = "muon"
+    """muon, or adam with a warm-up of 5 rounds, constant to 0.6·K, then linear to zero."""
+    rate: float | None = None
+    """γ; None: see `RATES`."""
+    momentum: float = 0.6
+    """μ of muon."""
+    start: str = "first"
+    """first: at w̄_0, with the minibatches of the training; fresh: see above."""
+    local_steps: int | None = None
+    """Local steps of each peer in each round; None: as in the training."""
+    local_rate: float = 0.3
+    """Their rate."""
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in RATES:
+            raise PlanError(f"optimizer must be one of {', '.join(RATES)}, got {self.optimizer!r}")
+        if self.start not in ("first", FRESH):
+            raise PlanError(f"start must be first or fresh, got {self.start!r}")
+        if self.local_steps is not None and self.local_steps < 1:
+            raise PlanError(f"local_steps must be at least 1, got {self.local_steps}")
+
+    @property
+    def local(self) -> LocalSteps | None:
+        """The local steps, if they are not the training's."""
+        if self.local_steps is None:
+            return None
+        return LocalSteps(steps=self.local_steps, rate=self.local_rate)
+
+    def steps(self, run: Original) -> Optimizer:
+        """Return the optimiser that makes the most of these rounds."""
+        peak = RATES[self.optimizer] if self.rate is None else self.rate
+        if self.optimizer == "muon":
+            rate = Rate(peak=peak, hold=0.0, rounds=self.rounds)
+            return Muon(rate=rate, layers=run.layers, momentum=self.momentum)
+        rate = Rate(peak=peak, warmup=min(5, self.rounds), hold=0.6, rounds=self.rounds)
+        return Adam(rate=rate, beta1=0.8, beta2=0.99, epsilon=1e-4)
 
 
-def accelerated_retrain(run: Original, rounds: int = DEFAULT_ROUNDS) -> Method:
-    """Retrain from w̄_0 with Adam for `rounds` exact rounds, or as many as the run had."""
-    rounds = min(rounds, run.rounds)
-    return train(run.models[0], short_adam(rounds), range(rounds))
+def accelerated_retrain(run: Original, options: AcceleratedOptions | None = None) -> Method:
+    """Retrain for K exact rounds."""
+    options = options or AcceleratedOptions()
+    first, stream = run.models[0], 0
+    if options.start == FRESH:
+        if run.fresh is None:
+            raise PlanError("this run has no way to draw new first weights for a fresh start")
+        first, stream = run.fresh.first, run.fresh.stream
+    rounds = range(options.rounds)
+    return train(first, options.steps(run), rounds, stream=stream, local=options.local)

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import Seeded, Source, SystemSource
-from pdlrecover.recovery.accelerated import DEFAULT_ROUNDS, accelerated_retrain
+from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
 from pdlrecover.recovery.certified_removal import RemovalOptions, certified_removal
 from pdlrecover.recovery.crab import CrabOptions, crab
@@ -34,13 +34,24 @@ from pdlrecover.recovery.requests import Method, Original
 from pdlrecover.recovery.retrain import retrain
 from pdlrecover.recovery.schedule import Schedule
 
+DEFAULT = "auto"
+"""The method that is run unless another is asked for."""
 OURS = "pdlrecover"
-"""The method that is run unless another is asked for, and whose exact rounds set budgets."""
+"""The method whose exact rounds set budgets."""
 REFERENCE = "retrain"
 """The method that all others are measured against."""
+MOST = 1 << 31
+"""Whole numbers of a variant are below this."""
 T = TypeVar("T")
 Numbers = dict[str, Any]
 """What a variant changes: `pdlrecover:preparation=10+final=5` has two numbers."""
+Kind = type[int] | type[float] | type[str]
+FORMS: dict[Kind, tuple[str, str]] = {
+    int: (r"\d+", "a whole number"),
+    float: (r"\d+(\.\d+)?", "a number"),
+    str: (r"[a-z][a-z-]*", "a word"),
+}
+"""How each kind of value is written in a variant, and what it is called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +61,7 @@ class Settings:
     options: Options = field(default_factory=Options)
     budget: int | None = None
     """k, the exact rounds of the -k methods; by default as many as PDLRecover's schedule plans."""
-    accelerated_rounds: int = DEFAULT_ROUNDS
+    accelerated: AcceleratedOptions = field(default_factory=AcceleratedOptions)
     batch_size: int = 32
     own: tuple[object, ...] = ()
     """Options of other methods that differ from the defaults, such as `CrabOptions(drop=0.2)`."""
@@ -82,9 +93,14 @@ class MethodEntry:
     not opened there; or also between peers, which all come to the same model by themselves."""
     needs: str = "answers that its entry does not name"
     """What it asks for that is never opened on shares, if it runs in the clear only."""
-    sees: Literal["history", "last model", "first model"] = "history"
-    """What it uses of the original run: anything, or only a model from which it starts with fresh
-    updates alone."""
+    sees: Literal["history", "last model", "first model", "nothing"] = "history"
+    """What it uses of the original run: anything; only a model from which it starts with fresh
+    updates alone; or nothing but the first weights, so that there need not have been a run."""
+    afresh: Callable[[Settings], bool] = lambda settings: False
+    """Says whether it starts afresh with these settings: at new first weights and with minibatches
+    of its own. It then opens nothing that was opened in training, and needs no stored share."""
+    length: Callable[[Original, Settings], int] = lambda run, settings: run.rounds
+    """Returns how many rounds it goes through, exact or not: for those who watch."""
     rounds: Literal["own", "scheduled", "budgeted"] = "own"
     """Who sets its exact rounds: the method; PDLRecover's schedule, which must fit the run; or the
     number that PDLRecover has used, by default what that schedule plans."""
@@ -96,8 +112,8 @@ class MethodEntry:
     """Whether its models' scores are likelihoods, so that losses tell what it has forgotten."""
     baseline: bool = False
     """Whether a sensible user would try it; the others are run when they are asked for."""
-    varies: Mapping[str, type[int] | type[float]] = field(default_factory=dict)
-    """The numbers that its variants may change."""
+    varies: Mapping[str, Kind] = field(default_factory=dict)
+    """What its variants may change, by kind."""
     vary: Callable[[Settings, Numbers], Settings] = lambda settings, numbers: settings
     """Returns the settings of a variant."""
 
@@ -117,12 +133,13 @@ def changed(options: Any, numbers: Numbers) -> Any:
 
 
 SINGLE = "single peers' updates"
-PLAN: dict[str, type[int] | type[float]] = {each.name: int for each in fields(Schedule)}
+PLAN: dict[str, Kind] = {each.name: int for each in fields(Schedule)}
 """What a variant may change of a schedule."""
 _baseline = partial(MethodEntry, on="peers", scored=True, baseline=True)
 _budgeted = partial(
     _baseline,
     rounds="budgeted",
+    length=lambda run, s: s.exact_rounds(run),
     varies={"rounds": int},
     vary=lambda s, numbers: replace(s, budget=numbers["rounds"]),
 )
@@ -137,29 +154,34 @@ METHODS: dict[str, MethodEntry] = {
         vary=lambda s, numbers: replace(s, options=changed(s.options, numbers)),
     ),
     "auto": _baseline(
-        lambda run, s: auto(
-            run, s.batch_size, replace(s.of(AutoOptions), open_pairs=s.options.open_pairs)
-        ),
-        varies={
-            "preparation": int,
-            "period": int,
-            "buffer": int,
-            "damping": float,
-            "polish": int,
-            "polish_rate": float,
-            "rescue": float,
-            "retrain": float,
-        },
+        lambda run, s: auto(run, s.batch_size, s.of(AutoOptions), s.accelerated),
+        sees="nothing",
+        afresh=lambda s: s.accelerated.start == FRESH,
+        length=lambda run, s: s.of(AutoOptions).plan(run, s.batch_size, s.accelerated).rounds,
+        varies={"rounds": int, "rounds_after_muon": int, "samples": int},
         vary=lambda s, numbers: replace(s, own=(changed(s.of(AutoOptions), numbers), *s.own)),
     ),
     "retrain-k": _budgeted(lambda run, s: retrain(run, s.exact_rounds(run)), sees="first model"),
     "fine-tune-k": _budgeted(lambda run, s: fine_tune(run, s.exact_rounds(run)), sees="last model"),
-    "replay-then-tune": _budgeted(lambda run, s: historical(run, tuned=s.exact_rounds(run))),
+    "replay-then-tune": _budgeted(
+        lambda run, s: historical(run, tuned=s.exact_rounds(run)),
+        length=lambda run, s: run.rounds,
+    ),
     "accelerated-retrain": _baseline(
-        lambda run, s: accelerated_retrain(run, s.accelerated_rounds),
-        sees="first model",
-        varies={"rounds": int},
-        vary=lambda s, numbers: replace(s, accelerated_rounds=numbers["rounds"]),
+        lambda run, s: accelerated_retrain(run, s.accelerated),
+        sees="nothing",
+        afresh=lambda s: s.accelerated.start == FRESH,
+        length=lambda run, s: s.accelerated.rounds,
+        varies={
+            "rounds": int,
+            "optimizer": str,
+            "rate": float,
+            "momentum": float,
+            "start": str,
+            "local_steps": int,
+            "local_rate": float,
+        },
+        vary=lambda s, numbers: replace(s, accelerated=replace(s.accelerated, **numbers)),
     ),
     "fedrecover": MethodEntry(
         lambda run, s: fedrecover(run, s.of(FedRecoverOptions)), needs=SINGLE, scored=True
@@ -204,6 +226,16 @@ def entry_of(name: str) -> MethodEntry:
     return METHODS[parse(name)[0]]
 
 
+def length(name: str, run: Original, settings: Settings) -> int:
+    """Return how many rounds a method goes through."""
+    return entry_of(name).length(run, varied(name, settings))
+
+
+def starts_afresh(name: str, settings: Settings) -> bool:
+    """Say whether a method starts afresh with these settings."""
+    return entry_of(name).afresh(varied(name, settings))
+
+
 def varied(name: str, settings: Settings) -> Settings:
     """Return the settings with the numbers of a variant."""
     base, numbers = parse(name)
@@ -221,11 +253,10 @@ def parse(name: str) -> tuple[str, Numbers]:
         key, _, value = part.partition("=")
         if not varies:
             raise PlanError(f"{name!r} is no variant of {base}, which has none")
-        number = r"\d+(\.\d+)?" if varies.get(key) is float else r"\d+"
-        if key not in varies or not re.fullmatch(number, value, re.ASCII):
+        if key not in varies or not re.fullmatch(FORMS[varies[key]][0], value, re.ASCII):
+            known = ", ".join(f"{each} ({FORMS[kind][1]})" for each, kind in varies.items())
             raise PlanError(
-                f"{name!r} is no variant of {base}: write {base}:KEY=NUMBER+… with KEY of "
-                f"{', '.join(varies)}"
+                f"{name!r} is no variant of {base}: write {base}:KEY=VALUE+… with KEY of {known}"
             )
         numbers[key] = varies[key](value)
     return base, numbers
@@ -266,5 +297,7 @@ def check_plan(name: str, settings: Settings, *, rounds: int, removed: int) -> N
     for key, value in numbers.items():
         if (key == "rounds" or METHODS[base].varies[key] is float) and not 0 < value < math.inf:
             raise PlanError(f"{name!r} cannot run: {key} must be above 0 and finite")
+        if isinstance(value, int) and value >= MOST:
+            raise PlanError(f"{name[:60]!r} cannot run: {key} must be below {MOST}")
     if METHODS[base].removes and not removed:
         raise PlanError(f"{base} takes away what removed peers have done, and nobody is removed")

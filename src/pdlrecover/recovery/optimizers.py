@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from pdlrecover.errors import PlanError
+from pdlrecover.layers import Layer
 from pdlrecover.recovery.orthogonal import orthogonalised
-from pdlrecover.recovery.requests import Layer, Optimizer, Vector
+from pdlrecover.recovery.requests import Optimizer, Vector
 
 
 @dataclass(frozen=True, kw_only=True)

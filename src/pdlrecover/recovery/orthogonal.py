@@ -25,7 +25,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pdlrecover.recovery.requests import Layer, Vector
+from pdlrecover.layers import Layer
+from pdlrecover.recovery.requests import Vector
 from pdlrecover.recovery.same_bits import fold, norm
 
 FRACTION = 24

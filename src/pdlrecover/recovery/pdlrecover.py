@@ -29,13 +29,10 @@ from pdlrecover.recovery import requests
 from pdlrecover.recovery.curvature import Curvature, OpenedCurvature
 from pdlrecover.recovery.optimizers import SGD
 from pdlrecover.recovery.requests import Asking, Method, Original, Sum, Vector
-from pdlrecover.recovery.same_bits import norm
 from pdlrecover.recovery.schedule import Guard, Schedule
 
 HEADROOM = 10.0
 """Coefficients of pairs are given room to add up to this: more than they do even after Adam."""
-DRIFT_FROM = 0.2
-"""Drift is looked at from this share of the rounds on: the first steps say nothing."""
 SGD_BLOCK = 5
 """Estimated rounds opened together where the pairs stay shared and the run used plain SGD."""
 
@@ -53,10 +50,6 @@ class Options:
     """Added to √v̂ where the run used Adam."""
     metric_damping: float = 0.5
     """τ in an optimiser's metric."""
-    guard_limit: int | None = None
-    """Give up after this many rounds that the guard asked for; None never gives up."""
-    drift_limit: float | None = None
-    """Give up when ŵ_t is farther from w̄_t than this times ‖w̄_t − w̄_0‖; None never gives up."""
 
     def __post_init__(self) -> None:
         if self.block is not None and self.block < 1:
@@ -78,15 +71,6 @@ class Options:
         return max(1, min(wanted, int(room)))
 
 
-class HopelessError(PlanError):
-    """Replaying this history does not pay: it leads elsewhere."""
-
-    def __init__(self, message: str, model: Vector) -> None:
-        super().__init__(message)
-        self.model = model
-        """How far the recovery had come."""
-
-
 def pdlrecover(run: Original, options: Options | None = None) -> Method:
     """Recover the model; yields requests, returns ŵ_T."""
     options = options or Options()
@@ -102,10 +86,6 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
             metric = stepper.metric(options.metric_epsilon)
             mean = yield from estimator.estimate(t, model, metric)
             fallback = not guard.accepts(mean)
-            if fallback and options.guard_limit is not None and guard.trips > options.guard_limit:
-                raise HopelessError(
-                    f"the guard asked for {guard.trips} exact rounds by round {t}", model
-                )
         if mean is None or fallback:
             exact = True
             fresh = yield from requests.update(t, model)
@@ -115,17 +95,7 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
                 yield from estimator.learn(t, model, fresh)
         model = stepper.step(model, mean)
         yield requests.Stepped(round=t, model=model, exact=exact, fallback=fallback)
-        if options.drift_limit is not None and t + 1 >= DRIFT_FROM * rounds:
-            drift = _drift(run, t + 1, model)
-            if drift > options.drift_limit:
-                raise HopelessError(f"by round {t} the recovery is {drift:.2f} off the run", model)
     return model
-
-
-def _drift(run: Original, t: int, model: Vector) -> float:
-    """Return ‖ŵ_t − w̄_t‖ / ‖w̄_t − w̄_0‖: all of it is public."""
-    gone = norm(run.models[t] - run.models[0])
-    return norm(model - run.models[t]) / gone if gone > 0 else 0.0
 
 
 class _Shared:

@@ -15,7 +15,8 @@ Rules:
   round b and the stored sum of that round. It exists once that update has been asked for.
 """
 
-from collections.abc import Generator, Sequence
+import hashlib
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdlrecover.field import FixedPoint
+from pdlrecover.layers import Layer
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
@@ -31,12 +33,24 @@ Whose = Literal["kept", "removed", "all"]
 """A group of peers."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LocalSteps:
+    """How many steps of SGD a peer takes by itself in a round, and their rate."""
+
+    steps: int
+    rate: float
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Update:
     """The sum of fresh updates of the kept peers at a model: one exact round. Answer: `Sum`."""
 
     round: int
     at: Vector
+    stream: int = 0
+    """Which sequence of minibatches the round's is taken from: 0 is that of the training."""
+    local: LocalSteps | None = None
+    """Other local steps than those of the training."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,20 +197,6 @@ class HeadSums:
     samples: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """A matrix in the flat vector of weights, its bias as one more column."""
-
-    start: int
-    rows: int
-    columns: int
-    """Without the bias."""
-    bias: int | None = None
-    """Where the bias starts; it has an entry for each row."""
-    by_row: bool = False
-    """Whether each row is a vector by itself, as in an embedding."""
-
-
 class Stepper(Protocol):
     """A server optimiser under way: the public state that turns mean updates into steps."""
 
@@ -215,16 +215,35 @@ class Optimizer(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class FreshStart:
+    """Where a recovery begins that shares nothing with the training."""
+
+    first: Vector
+    """New first weights."""
+    stream: int
+    """A sequence of minibatches of its own."""
+
+    @classmethod
+    def drawn(cls, digest: bytes, first: Callable[[int], Vector]) -> "FreshStart":
+        """Return the start that follows from a digest; `first` draws first weights from a seed."""
+        mixed = hashlib.sha256(b"pdlrecover fresh start" + digest).digest()
+        seed, stream = (int.from_bytes(mixed[i : i + 8]) >> 1 for i in (0, 8))
+        return cls(first=first(seed), stream=stream or 1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Original:
     """What everybody knows of the run that is to be recovered."""
 
     models: Sequence[Vector]
-    """w̄_0 … w̄_T."""
+    """w̄_0 … w̄_T; w̄_0 alone while the training has not ended."""
     optimizer: Optimizer
     code: FixedPoint
     """The encoding, whose headroom bounds public vectors and coefficients."""
     layers: tuple[Layer, ...] = ()
     """Of the model, for optimisers that step layer by layer."""
+    fresh: FreshStart | None = None
+    """Another start than w̄_0, drawn for this recovery."""
 
     @property
     def rounds(self) -> int:
@@ -232,9 +251,11 @@ class Original:
         return len(self.models) - 1
 
 
-def update(round: int, at: Vector) -> Asking[Sum]:
+def update(
+    round: int, at: Vector, *, stream: int = 0, local: LocalSteps | None = None
+) -> Asking[Sum]:
     """Ask for one exact round."""
-    answer: Sum = yield Update(round=round, at=at)
+    answer: Sum = yield Update(round=round, at=at, stream=stream, local=local)
     return answer
 
 

@@ -6,15 +6,33 @@ With everybody kept this is how the original run was trained; with the removed p
 what every recovery is measured against. `rounds` below T gives retrain-k.
 """
 
-from pdlrecover.recovery.requests import Method, Optimizer, Original, Stepped, Vector, update
+from pdlrecover.recovery.requests import (
+    LocalSteps,
+    Method,
+    Optimizer,
+    Original,
+    Stepped,
+    Vector,
+    update,
+)
 
 
-def train(first: Vector, optimizer: Optimizer, rounds: range) -> Method:
-    """Do exact rounds from a model, with the minibatches of these rounds; return the last model."""
+def train(
+    first: Vector,
+    optimizer: Optimizer,
+    rounds: range,
+    *,
+    stream: int = 0,
+    local: LocalSteps | None = None,
+) -> Method:
+    """Do exact rounds from a model, with the minibatches of these rounds; return the last model.
+
+    `stream` and `local` are as in `Update`.
+    """
     stepper = optimizer.start()
     model = first.copy()
     for t in rounds:
-        total = yield from update(t, model)
+        total = yield from update(t, model, stream=stream, local=local)
         model = stepper.step(model, total.mean)
         yield Stepped(round=t, model=model, exact=True)
     return model

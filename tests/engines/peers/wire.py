@@ -23,7 +23,7 @@ from pdlrecover.learning import FlatModel
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.optimizers import SGD, Rate
 from pdlrecover.recovery.pdlrecover import Options
-from pdlrecover.recovery.requests import Original
+from pdlrecover.recovery.requests import FreshStart, Original
 from pdlrecover.recovery.retrain import train
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.sharing import Scheme
@@ -205,7 +205,13 @@ class Setup:
         contribution = self.contribution(peer)
         assert trained.finished
         models = self.stores[peer].models(TRAINING)
-        run = Original(models=models, optimizer=SGD_RATE, code=contribution.code)
+        run = Original(
+            models=models,
+            optimizer=SGD_RATE,
+            code=contribution.code,
+            layers=self.model.layers,
+            fresh=FreshStart.drawn(named(method, removed), self.model.redrawn),
+        )
         kept = [p for p in range(self.peers) if p not in removed]
         driver = Driver(
             context=self.context(peer, named(method, removed), kept),

@@ -42,7 +42,7 @@ def test_the_committed_record_is_summed_up():
     told = f"reached {100 * ours:.1f}% against {100 * theirs:.1f}% of retraining"
     assert any(told in sentence for sentence in document.summary)
     assert any("stayed after fine-tune-k (99.1%)" in sentence for sentence in document.summary)
-    assert [len(figure.series) for figure in document.figures] == [9, 9]
+    assert [len(figure.series) for figure in document.figures] == [8, 8]
     (ours,) = [row for row in document.tables[0].by_key() if row["method"] == "pdlrecover"]
     kept = record.methods["pdlrecover"]
     assert ours["accuracy"] == pytest.approx(100 * kept.accuracy)

@@ -243,9 +243,9 @@ def test_a_method_that_diverges_is_a_result_and_stops_nothing(tmp_path, monkeypa
     [
         ("retrain:rounds=5", "has none"),
         ("historical:polish=3", "has none"),
-        ("auto:rounds=5", "with KEY of preparation"),
+        ("auto:polish=5", "with KEY of rounds"),
         ("pdlrecover:preparation=900", "do not fit a run of 40"),
-        ("pdlrecover:preparation=4,final=4", "KEY=NUMBER"),
+        ("pdlrecover:preparation=4,final=4", "KEY=VALUE"),
     ],
 )
 def test_variants_that_cannot_be_are_refused_before_anything_runs(method, message):
@@ -259,6 +259,6 @@ def test_methods_about_the_removed_need_some():
 
 
 def test_variants_with_several_keys_are_written_with_a_plus():
-    text = "retrain,auto:preparation=4+polish=3"
+    text = "retrain,auto:rounds=4+samples=3"
     config = Config.from_values({"rounds": 40, "methods": text})
-    assert config.methods == ("retrain", "auto:preparation=4+polish=3")
+    assert config.methods == ("retrain", "auto:rounds=4+samples=3")

@@ -70,7 +70,9 @@ class Peer:
         self.runs, self.folder = runs, runs.folder
         self.names = [peer.name for peer in members]
         context = runs.context(NOTHING, range(runs.peers))
-        self.removals = Removals(context, runs.store, runs.membership.recovery)
+        self.removals = Removals(
+            context, runs.store, runs.membership.training, runs.membership.recovery
+        )
         self.disagreement = Disagreement(context, runs.membership)
         self.network = Network(
             me=runs.me,
@@ -115,6 +117,7 @@ class Peer:
             numbered = ", ".join(f"{i} {name}" for i, name in enumerate(self.names))
             LOG.info("this is %s; the peers are %s", self.names[self.runs.me], numbered)
             self._begin(self.runs.training, self.runs.trainer())
+            self._start_recoveries()
             while not self._stopping:
                 await self._turn()
         finally:
@@ -327,7 +330,7 @@ class Peer:
     def _log_progress(self, run: bytes, session: RunSession) -> None:
         """Say about twenty times how far a run is."""
         self._log_present(run, session)
-        done, rounds = session.driver.round, self.runs.rounds
+        done, rounds = session.driver.round, session.driver.rounds
         logged = self._logged_round.get(run, 0)
         if done >= logged + max(1, rounds // 20) or (done == rounds and logged < rounds):
             self._logged_round[run] = done
@@ -373,9 +376,15 @@ class Peer:
             self.runs.write_recovered(session, self.removals.known[run])
             self._end(run, DONE)
 
+    def _has_trained(self) -> bool:
+        """Say whether the training has come to its model here, now or before a restart."""
+        return len(self.runs.store.models(self.runs.training)) > self.runs.rounds
+
     def _start_recoveries(self) -> None:
         for removal in self.removals.passed():
             run = removal.proposal.digest
+            if removal.proposal.after == NOTHING and not self._has_trained():
+                self._end(self.runs.training, f"stopped: removal {run.hex()[:16]} has passed")
             if run in self.sessions or run in self.ended or self.runs.me not in removal.kept:
                 continue
             facts = {"run": run.hex()[:16], "removal": run.hex()[:16]}

@@ -163,7 +163,8 @@ def sources() -> list[str]:
     """Return the files of this package that results depend on, from its root."""
     root = Path(pdlrecover.__file__).parent
     files = [path for room in ROOMS for path in sorted((root / room).rglob("*.py"))]
-    names = [path.relative_to(root).as_posix() for path in [*files, root / "federation.py"]]
+    files += [root / "federation.py", root / "layers.py"]
+    names = [path.relative_to(root).as_posix() for path in files]
     return [name for name in names if not name.startswith(APART)]
 
 
@@ -261,7 +262,7 @@ def _borrow(config: Config, place: Path) -> None:
     lender = _lender(config)
     if lender is None or (place / "result.json").exists():
         return
-    alike = [name for name in config.methods if entry_of(name).sees == "first model"]
+    alike = [name for name in config.methods if entry_of(name).sees in ("first model", "nothing")]
     names = tuple(name for name in alike if entry_of(name).rounds == "own")
     key = key_of(lender)
     found = _cached(replace(lender, methods=names), place.parent / key)

@@ -13,6 +13,7 @@ from pdlrecover.decode import decode, parse_toml
 from pdlrecover.engines.sum_store import Faults
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
+from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
 from pdlrecover.recovery.methods import BASELINES, Settings, check, check_plan
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
@@ -68,6 +69,10 @@ class Config:
     """sgd, momentum, adam or muon: turns mean updates into steps."""
     l2: float = 0.0
     """λ of L2 regularisation."""
+    local_steps: int = 1
+    """E: steps of SGD that a peer takes by itself in a round, each on a minibatch of its own."""
+    local_rate: float = 0.1
+    """Their learning rate; without effect if there is one step."""
     bound: float = 10.0
     """The public L2 bound of an update."""
 
@@ -86,8 +91,11 @@ class Config:
     block: int | None = None
     """k: how many estimated rounds are opened as one sum; by default 5 after plain SGD with shared
     pairs, else 1."""
-    accelerated_rounds: int = 50
+    accelerated_rounds: int = 25
     """Rounds of accelerated retraining."""
+    fresh_start: bool = False
+    """Let accelerated retraining begin at new first weights with minibatches of its own, as
+    between real peers; nobody then needs stored shares, and one honest peer may leave alone."""
     accept_differencing: bool = False
     """Remove leavers even if they are too few to hide each other's updates."""
 
@@ -123,7 +131,8 @@ class Config:
                 f"{what} = {getattr(self, what)} of {self.peers} peers leaves nobody to recover; "
                 f"lower it to {self.peers - 1} or less"
             )
-        for name in ("bound", "learning_rate", "accelerated_rounds", "batch_size", "budget_gb"):
+        positive = ("bound", "learning_rate", "accelerated_rounds", "batch_size", "budget_gb")
+        for name in (*positive, "local_steps", "local_rate"):
             if not 0 < getattr(self, name) < math.inf:
                 raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
         if self.undetected >= self.kept:
@@ -219,6 +228,12 @@ class Config:
     def options(self) -> Options:
         """How PDLRecover is to run."""
         return Options(schedule=self.schedule, open_pairs=self.open_pairs, block=self.block)
+
+    @property
+    def accelerated(self) -> AcceleratedOptions:
+        """How accelerated retraining is to run."""
+        start = FRESH if self.fresh_start else AcceleratedOptions.start
+        return AcceleratedOptions(rounds=self.accelerated_rounds, start=start)
 
     @property
     def tolerance(self) -> Tolerance:

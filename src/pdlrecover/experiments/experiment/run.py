@@ -149,7 +149,7 @@ def _recover(
     settings = Settings(
         options=config.options,
         budget=None if ours is None else ours.exact_rounds,
-        accelerated_rounds=config.accelerated_rounds,
+        accelerated=config.accelerated,
         batch_size=config.batch_size,
         noise_seed=config.seed,
     )

@@ -1,6 +1,7 @@
 """Builds what a config describes (data, attack, federation), and measures its models."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pdlrecover.adversary import NO_ATTACK, Attack, attack_success
@@ -9,7 +10,7 @@ from pdlrecover.engines.simulated_peers import simulate_peers
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import Scores
 from pdlrecover.federation import Federation
-from pdlrecover.learning import Dataset, accuracy, load, partition
+from pdlrecover.learning import Dataset, LocalTraining, accuracy, load, partition
 from pdlrecover.learning.models import build as build_model
 from pdlrecover.recovery.requests import Vector
 from pdlrecover.sharing import Scheme
@@ -55,15 +56,17 @@ def build(
         config.attack if config.attackers else NO_ATTACK, dataset, **config.attack_strength
     )
     removed = tuple(config.removed)
+    new_model = partial(build_model, config.model, dataset.shape, dataset.classes)
+    local = LocalTraining(l2=config.l2, steps=config.local_steps, rate=config.local_rate)
     simulated_peers = simulate_peers(
-        build_model(config.model, dataset.shape, dataset.classes, config.seed),
+        new_model(config.seed),
         dataset.train_x,
         dataset.train_y,
         parts,
         batch_size=config.batch_size,
         seed=config.seed,
         bound=config.bound,
-        l2=config.l2,
+        local=local,
         malicious=config.attackers,
         attack=attack,
     )
@@ -76,6 +79,7 @@ def build(
         folder=history,
         resume=resume,
         budget=int(1e9 * config.budget_gb),
+        new_model=new_model,
     )
     return World(
         config=config, dataset=dataset, attack=attack, federation=federation, removed=removed

@@ -8,7 +8,8 @@ from pdlrecover.adversary import NO_ATTACK, WAITING
 from pdlrecover.experiments.experiment.config import Config
 
 SGD_RATES = {"mnist": 0.1, "fashion-mnist": 0.1, "har": 0.03, "digits": 0.3}
-ADAM_RATE = 0.01
+RATES = {"adam": 0.01, "muon": 0.04}
+"""Learning rates of the optimisers that need few rounds, on every dataset."""
 TINY_BATCH = 2
 
 ATTACKS = tuple(name for name in adversary.ATTACKS if name != NO_ATTACK)
@@ -59,7 +60,7 @@ class Scale:
     ) -> Config:
         """Return one experiment: this many attackers, or leavers, in the paper's setting."""
         count = self.typical if removed is None else removed
-        adam = optimizer == "adam"
+        short = optimizer != "sgd"
         who: dict[str, Any] = {"malicious": count, "attack": attack}
         if attack == LEAVERS:
             who = {"leavers": count}
@@ -69,13 +70,13 @@ class Scale:
             "dataset": dataset,
             "model": "mlp",
             "peers": self.peers,
-            "rounds": self.adam_rounds if adam else self.rounds,
+            "rounds": self.adam_rounds if short else self.rounds,
             "batch_size": 16 if dataset == "har" else 32,
-            "learning_rate": ADAM_RATE if adam else SGD_RATES[dataset],
+            "learning_rate": RATES.get(optimizer, SGD_RATES[dataset]),
             "optimizer": optimizer,
             "seed": seed,
             "clear": True,
-            **(self.adam_plan if adam else self.plan),
+            **(self.adam_plan if short else self.plan),
             **who,
         }
         return Config(**{**values, **more})

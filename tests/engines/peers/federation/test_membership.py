@@ -25,8 +25,8 @@ from pdlrecover.engines.peers.identity.invitation import invite
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.errors import MembershipError
+from pdlrecover.layers import Layer
 from pdlrecover.recovery.optimizers import Adam, Muon
-from pdlrecover.recovery.requests import Layer
 
 OTHER = Identity.generate("hospital-b")
 TEXT = write_federation(HEART)
@@ -241,6 +241,8 @@ CHANGES = {
     "training.optimizer": "sgd",
     "training.bound": 11.0,
     "training.l2": 0.1,
+    "training.local_steps": 2,
+    "training.local_rate": 0.2,
     "training.seed": 1,
     "training.fraction_bits": 21,
     "recovery.preparation": 25,
@@ -272,7 +274,7 @@ def test_every_difference_changes_the_digest_and_is_named(path):
     there = changed(path, CHANGES[path], here)
     assert here.digest != there.digest
     (only,) = differences(here, there)
-    old, new = here.facts()[path], there.facts()[path]
+    old, new = here.facts().get(path), there.facts().get(path)
     assert old != new
     assert only == f"{path}: {old} here, {new} there".replace("None", "left out")
     assert here.digest == replace(here).digest

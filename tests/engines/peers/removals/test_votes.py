@@ -8,7 +8,7 @@ from memory_store import MemoryStore
 from wire import KEYS, Setup
 
 from pdlrecover import Tolerance
-from pdlrecover.engines.peers.federation.plan import Recovery
+from pdlrecover.engines.peers.federation.plan import Recovery, Training
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.effects import Blame, Note, Send
@@ -19,10 +19,12 @@ LOG = bytes(range(32))
 SETUP = Setup(7, Tolerance(colluders=1, dropouts=2, liars=1))
 RECOVERY = Recovery(preparation=3, period=5, final=2, buffer=2)
 ROUNDS = 20
+TRAINING = Training(rounds=ROUNDS, samples=10)
 
 
 def removals(me, store=None, log=LOG):
-    made = Removals(SETUP.context(me, m.NOTHING, range(7)), store or MemoryStore(), RECOVERY)
+    context = SETUP.context(me, m.NOTHING, range(7))
+    made = Removals(context, store or MemoryStore(), TRAINING, RECOVERY)
     if log:
         made.training_ended(log, [range(7)] * ROUNDS)
     return made
@@ -110,8 +112,10 @@ def test_forged_approvals_do_not_count_and_their_bearer_is_named():
         (removal(method="magic"), "no method is called"),
         (removal(method="pdlrecover:preparation=50"), "50 preparation .* do not fit"),
         (removal(method="fine-tune-k:rounds=0"), "rounds must be above 0"),
-        (removal(method="auto:retrain=0"), "retrain must be above 0"),
-        (removal(method="auto:rescue=" + "9" * 400), "rescue must be above 0 and finite"),
+        (removal(method="accelerated-retrain:rate=0"), "rate must be above 0"),
+        (removal(method="accelerated-retrain:rate=" + "9" * 400), "above 0 and finite"),
+        (removal(method="auto:rounds=" + "9" * 400), "rounds must be below 2147483648"),
+        (removal((4, 5, 6), method="auto"), "survive 2 dropouts"),
     ],
 )
 def test_what_the_rule_refuses_is_refused_here_and_by_the_others(proposal, why):
@@ -133,8 +137,78 @@ def test_a_single_honest_leaver_goes_when_differencing_is_accepted():
     assert proposal.digest in asked.known
 
 
+FRESH = {"method": "accelerated-retrain", "reason": "left"}
+
+
+@pytest.mark.parametrize("method", ["accelerated-retrain", "auto", "auto:rounds=9"])
+@pytest.mark.parametrize("removed", [(3,), (3, 4)])
+def test_with_a_fresh_start_one_honest_peer_may_leave_alone(method, removed):
+    removals(0).propose(removal(removed, method=method, reason="left"))
+    first = "accelerated-retrain:start=first" if method.startswith("acc") else "retrain"
+    with pytest.raises(PlanError, match="would reveal"):
+        removals(0).propose(removal(removed, method=first, reason="left"))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"kept_from": ROUNDS}, {"absent": {1: (0, 1, 2, 3, 4)}}, {"absent": {0: (6,), 1: (7,)}}],
+    ids=["shares are dropped", "few dealt", "one was away"],
+)
+def test_with_a_fresh_start_the_history_is_not_needed(broken):
+    large(0, **broken).propose(removal((6, 7), **FRESH))
+    with pytest.raises(PlanError):
+        large(0, **broken).propose(removal((6, 7), reason="left"))
+
+
+def test_fresh_starts_do_not_exclude_other_removals():
+    peers = {me: large(me, setup=COLLUDING) for me in range(8)}
+    leavers = removal((5, 6, 7), reason="left")
+    passed = [removal((7,), **FRESH), removal((6,), **FRESH), removal((6, 7), **FRESH), leavers]
+    for proposal in passed:
+        assert not pass_it(peers, proposal)
+    assert [r.proposal for r in peers[7].passed()] == passed
+
+
+def test_a_fresh_start_still_keeps_enough_peers_to_hide_each_other():
+    setup = Setup(8, Tolerance(colluders=3, dropouts=2))
+    asked = large(0, setup=setup)
+    asked.propose(removal((5, 6), **FRESH))
+    few = replace(asked._rule, quorums=Setup(8, Tolerance(colluders=3, dropouts=4)).scheme.quorums)
+    with pytest.raises(PlanError, match="a single other"):
+        few.judge(removal((4, 5, 6, 7), **FRESH), [])
+
+
+def test_with_a_fresh_start_a_removal_passes_while_the_training_is_under_way():
+    store = MemoryStore()
+    peers = {me: removals(me, store if me == 0 else None, log=None) for me in range(7)}
+    peers[4].training_ended(LOG, [range(7)] * ROUNDS)
+    proposal = peers[0].draft((3,), reason="left", method="auto", accept_differencing=False)
+    assert proposal.after == m.NOTHING
+    assert not pass_it(peers, proposal, by=(0, 1, 2, 4))
+    for each in peers.values():
+        assert [r.proposal for r in each.passed()] == [proposal]
+    with pytest.raises(
+        PlanError, match=r"has not ended here; .* starts afresh \(auto, accelerated"
+    ):
+        peers[0].propose(replace(proposal, method="retrain"))
+    again = removals(0, store, log=None)
+    assert [r.proposal for r in again.passed()] == [proposal]
+
+
+def test_what_was_decided_after_the_training_is_kept_while_it_is_gone_through_again():
+    store = MemoryStore()
+    peers = {me: removals(me, store if me == 0 else None) for me in range(7)}
+    assert not pass_it(peers, removal())
+    again = removals(0, store, log=None)
+    assert not again.passed()
+    again.propose(replace(removal((3,), **FRESH), after=m.NOTHING))
+    again.training_ended(LOG, [range(7)] * ROUNDS)
+    assert [r.proposal for r in again.passed()] == [removal()]
+    assert len(removals(0, store).known) == 2
+
+
 def test_a_removal_about_another_training_is_refused():
-    other = m.RemovalProposal(**{**vars(removal()), "after": bytes(32)})
+    other = m.RemovalProposal(**{**vars(removal()), "after": bytes([1] * 32)})
     context = SETUP.context(1, m.NOTHING, range(7))
     data = context.send(context.place(0, LOG, m.NOTHING, 0), other, 0).data
     asked = removals(0)
@@ -148,7 +222,8 @@ COLLUDING = Setup(8, Tolerance(colluders=1, dropouts=3))
 
 def large(me, store=None, *, recovery=RECOVERY, setup=EIGHT, absent=None, kept_from=0):
     """Return a peer's removals among eight; `absent` has who was away in some rounds."""
-    made = Removals(setup.context(me, m.NOTHING, range(8)), store or MemoryStore(), recovery)
+    context = setup.context(me, m.NOTHING, range(8))
+    made = Removals(context, store or MemoryStore(), TRAINING, recovery)
     dealt = [set(range(8)).difference((absent or {}).get(t, ())) for t in range(ROUNDS)]
     made.training_ended(LOG, dealt, kept_from)
     return made
@@ -217,6 +292,7 @@ def test_a_third_removal_is_held_against_all_before_it():
 
 
 LEFT = removal((6, 7), reason="left")
+FIRST = "accelerated-retrain:start=first"
 RETRAIN, SHORT = replace(LEFT, method="retrain"), replace(LEFT, method="accelerated-retrain")
 
 
@@ -227,7 +303,9 @@ RETRAIN, SHORT = replace(LEFT, method="retrain"), replace(LEFT, method="accelera
         (LEFT, {1: (6, 7)}, None),
         (removal((6, 7), reason="malicious"), {1: (6,)}, None),
         (SHORT, {1: (6,)}, None),
-        (SHORT, {0: (6,)}, "would reveal the updates of peer 7"),
+        (SHORT, {0: (6,)}, None),
+        (replace(SHORT, method=FIRST), {1: (6,)}, None),
+        (replace(SHORT, method=FIRST), {0: (6,)}, "would reveal the updates of peer 7"),
         (RETRAIN, {0: (6, 7), 1: (6,)}, "would reveal the updates of peer 7"),
         (RETRAIN, {0: (6, 7), 1: (6, 7), 2: (7,)}, "would reveal the updates of peer 6"),
         (RETRAIN, {0: (6, 7), 2: (6,)}, None),
@@ -423,8 +501,10 @@ METHOD = st.one_of(
     LONG,
     st.builds(
         "{}:{}={}".format,
-        st.sampled_from(["pdlrecover", "auto", "retrain-k", "historical", "crab", "fedrecovery"]),
-        st.sampled_from(["preparation", "buffer", "rounds", "block", "rescue", "😀"]),
+        st.sampled_from(
+            ["pdlrecover", "auto", "retrain-k", "accelerated-retrain", "crab", "fedrecovery"]
+        ),
+        st.sampled_from(["preparation", "buffer", "rounds", "block", "rate", "😀"]),
         st.sampled_from(["0", "1", "17", "9" * 400, "0.5", "٣", "😀" * 200]),
     ),
 )
@@ -467,11 +547,8 @@ def test_who_cannot_read_its_votes_judges_nothing_and_keeps_them():
     removals(0, store).propose(removal((5, 6)))
     saved = store.recall("removals")
     store.remember({"removals": saved[:-1]})
-    again = removals(0, store, log=None)
     with pytest.raises(HistoryError, match="cannot be read"):
-        again.training_ended(LOG, [range(7)] * ROUNDS)
-    with pytest.raises(PlanError, match="nothing to recover yet"):
-        again.propose(removal((3, 4)))
+        removals(0, store, log=None)
     assert store.recall("removals") == saved[:-1]
 
 

@@ -97,7 +97,9 @@ def test_a_pair_over_too_few_peers_is_not_opened_and_its_rounds_are_exact():
     recovered = setup.recover(network, (1, 4))
     assert np.isfinite(same_models(recovered)).all()
     asked = recovered.sessions[0].driver.ledger.record()
-    whole = setup.simulation(ROUNDS).recover((1, 4), reason="malicious", settings=SETTINGS)
+    whole = setup.simulation(ROUNDS).recover(
+        (1, 4), "pdlrecover", reason="malicious", settings=SETTINGS
+    )
     assert asked["exact_rounds"] > whole.ledger.record()["exact_rounds"]
 
 

@@ -31,6 +31,9 @@ FORMAT = 1
 
 _PEER = re.compile(r"peers\.[^.]+\.")
 _LASTING = ("name", "tolerance.", "model.", "training.")
+_LATER = ("training.local_steps", "training.local_rate")
+"""Settings that earlier versions did not know. With their defaults they are no fact, so that a
+federation's digests stay what they were."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +108,9 @@ class Membership:
             for setting in fields(chosen := getattr(self, table)):
                 value = getattr(chosen, setting.name)
                 value = float(value) if setting.type is float else value  # 10 and 10.0 are one
-                values[f"{table}.{setting.name}"] = value
+                path = f"{table}.{setting.name}"
+                if path not in _LATER or value != setting.default:
+                    values[path] = value
         for peer in self.peers:
             values |= {
                 f"peers.{peer.name}.address": peer.address,

@@ -10,9 +10,12 @@ from dataclasses import asdict, dataclass
 
 from pdlrecover.decode import decode
 from pdlrecover.errors import MembershipError, PDLRecoverError
+from pdlrecover.layers import Layer
 from pdlrecover.recovery import optimizers
+from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
+from pdlrecover.recovery.methods import Settings
 from pdlrecover.recovery.pdlrecover import Options
-from pdlrecover.recovery.requests import Layer, Optimizer
+from pdlrecover.recovery.requests import Optimizer
 from pdlrecover.recovery.schedule import Schedule
 
 _MODEL = re.compile(r"logistic|cnn|mlp(-[1-9][0-9]*)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
@@ -57,14 +60,19 @@ class Training:
     """The public L2 bound of an update."""
     l2: float = 0.0
     """λ of L2 regularisation."""
+    local_steps: int = 1
+    """E: steps of SGD that a peer takes by itself in a round, each on a minibatch of its own."""
+    local_rate: float = 0.1
+    """Their learning rate; without effect if there is one step."""
     seed: int = 0
     """It decides on the first weights and on the minibatches."""
     fraction_bits: int = 20
     """Bits behind the point, in the fixed-point numbers that are shared."""
 
     def __post_init__(self) -> None:
-        for name, least in (("rounds", 1), ("samples", 1), ("batch_size", 1), ("seed", 0)):
-            _at_least(f"training.{name}", getattr(self, name), least)
+        for name in ("rounds", "samples", "batch_size", "local_steps"):
+            _at_least(f"training.{name}", getattr(self, name), 1)
+        _at_least("training.seed", self.seed, 0)
         if self.seed >= 1 << 63:
             raise MembershipError(f"training.seed must be below 2^63, got {self.seed}")
         if not 1 <= self.fraction_bits <= 40:
@@ -75,6 +83,10 @@ class Training:
             raise MembershipError(
                 "training.bound must be above 0, training.l2 at least 0, and both finite; got "
                 f"bound = {self.bound} and l2 = {self.l2}"
+            )
+        if not 0 < self.local_rate < math.inf:
+            raise MembershipError(
+                f"training.local_rate must be above 0 and finite, got {self.local_rate}"
             )
         self.steps()
 
@@ -119,6 +131,14 @@ class Recovery:
     def from_line(cls, line: str) -> "Recovery":
         """Return the settings in a line."""
         return decode(cls, json.loads(line), MembershipError, where="recovery")
+
+    def settings(self, training: Training) -> Settings:
+        """Return what recovery methods are given after this training; they start afresh."""
+        return Settings(
+            options=self.options(training.rounds),
+            accelerated=AcceleratedOptions(start=FRESH),
+            batch_size=training.batch_size,
+        )
 
     def options(self, rounds: int) -> Options:
         """Return how PDLRecover runs after this number of training rounds."""

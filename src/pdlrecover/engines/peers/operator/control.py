@@ -11,7 +11,7 @@ from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.metrics import counted
 from pdlrecover.errors import PlanError
 from pdlrecover.files import write_json
-from pdlrecover.recovery.methods import OURS
+from pdlrecover.recovery.methods import DEFAULT
 
 if TYPE_CHECKING:
     from pdlrecover.engines.peers.peer import Peer
@@ -59,11 +59,10 @@ class Control:
 
     def _propose(self, removed: list[Any], command: dict[str, Any]) -> s.Proposed:
         peer = self._peer
-        peer.removals.check_trained()
         proposal = peer.removals.draft(
             [peer.runs.membership.number(str(name)) for name in removed],
             reason=str(command.get("reason", "left")),
-            method=str(command.get("method", OURS)),
+            method=str(command.get("method", DEFAULT)),
             accept_differencing=bool(command.get("accept_differencing", False)),
         )
         peer.say(peer.removals.propose(proposal))
@@ -73,7 +72,6 @@ class Control:
 
     def _approve(self, name: str) -> s.Approved:
         peer = self._peer
-        peer.removals.check_trained()
         found = one_removal([digest.hex() for digest in peer.removals.known], name)
         peer.say(peer.removals.approve(bytes.fromhex(found)))
         return s.Approved(approved=found)
@@ -143,7 +141,7 @@ class Control:
             outcome=peer.ended.get(run, s.RUNNING),
             step=session.protocol.step,
             round=session.driver.round,
-            rounds=peer.runs.rounds,
+            rounds=session.driver.rounds,
             state=step.state.name if step else None,
             exact_rounds=session.driver.participation.rounds,
             dealt=peer.runs.dealt(session),

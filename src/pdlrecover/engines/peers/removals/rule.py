@@ -8,6 +8,9 @@ Rules:
 - The rule holds in every training round that the recovery may open a stored sum of, for those that
   dealt in it, together with the other removals that may open one of it. Methods that do not replay
   the history open those of the first rounds, up to the one in which a removed peer first dealt.
+- A method that starts afresh opens none, and asks for nothing at a model of the training. So any
+  number of peers may go, whoever dealt in which round, and also while the training is under way;
+  such a removal is about no log (`NOTHING`).
 - A removal that cannot run is refused: by a method whose plan does not fit the training, or, where
   it is proposed and approved, by one that needs shares that this peer has dropped.
 - A kept set is recovered once, unless differencing is accepted: a second recovery would ask the
@@ -17,12 +20,14 @@ Rules:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pdlrecover.engines.peers.federation.plan import Recovery
-from pdlrecover.engines.peers.protocol.messages import RemovalProposal
+from pdlrecover.engines.peers.federation.plan import Recovery, Training
+from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.removal import check_differences, check_peers_in_sum, check_removal
 from pdlrecover.sharing import Quorums
+
+UNTRAINED = "there is nothing to recover yet: the training has not ended here"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +40,13 @@ class RemovalRule:
     refused, unless differencing is accepted."""
     needed: int
     """How many approvals a removal takes."""
-    log: bytes
-    """The digest of the finished training log."""
-    rounds: Sequence[frozenset[int]]
-    """Who dealt in each of its rounds."""
-    kept_from: int
+    training: Training
+    """What was agreed on it."""
+    log: bytes = NOTHING
+    """The digest of the finished training log; `NOTHING` while the training is under way."""
+    rounds: Sequence[frozenset[int]] = ()
+    """Who dealt in each of its rounds, once it has ended."""
+    kept_from: int = 0
     """This peer has its shares of round 0, and from this round on; it has dropped the others."""
 
     def kept(self, proposal: RemovalProposal) -> tuple[int, ...]:
@@ -48,7 +55,14 @@ class RemovalRule:
 
     def judge(self, proposal: RemovalProposal, others: Sequence[RemovalProposal]) -> None:
         """Raise if the rule refuses this removal, after these others."""
-        if proposal.after != self.log:
+        methods.check_between_peers(proposal.method)
+        if proposal.after == NOTHING and not self.starts_afresh(proposal):
+            raise PlanError(
+                f"{UNTRAINED}; wait, or recover by a method that starts afresh ({self._fresh()})"
+            )
+        if proposal.after not in (NOTHING, self.log):
+            if self.log == NOTHING:
+                raise PlanError(UNTRAINED)
             raise PlanError("this removal is about another training than this peer's")
         if proposal.settings != self.recovery.as_line():
             raise PlanError(
@@ -58,32 +72,40 @@ class RemovalRule:
         removed = proposal.removed
         if list(removed) != sorted(set(removed)):
             raise PlanError(f"a removal names each peer once, in order, got {list(removed)[:20]}")
-        methods.check_between_peers(proposal.method)
-        rounds = len(self.rounds)
-        settings = methods.Settings(options=self.recovery.options(rounds))
+        rounds, settings = self.training.rounds, self.recovery.settings(self.training)
         methods.check_plan(proposal.method, settings, rounds=rounds, removed=len(removed))
         kept = check_removal(
             removed,
             peers=self.quorums.peers,
             tolerance=self.quorums.tolerance,
             reason=proposal.reason,
-            accept_differencing=proposal.accept_differencing,
+            accept_differencing=proposal.accept_differencing or self.starts_afresh(proposal),
             colluders=self.quorums.tolerance.colluders,
         )
-        for present in set(self.rounds[: self._opened(proposal)]):
+        for present in {frozenset(kept), *self.rounds[: self._opened(proposal)]}:
             check_peers_in_sum(len(present.intersection(kept)), self.quorums.tolerance)
         if not removed or len(kept) < self.needed:
             raise PlanError(
                 f"a removal names at least one peer and leaves {self.needed} to approve it, got "
                 f"{len(removed)} to remove and {len(kept)} to keep"
             )
-        if not any(dealers.intersection(removed) for dealers in self.rounds):
+        ended = self.log != NOTHING
+        if ended and not any(dealers.intersection(removed) for dealers in self.rounds):
             raise PlanError(
                 "none of these peers dealt in any round of the training, so the trained model is "
                 "the one without them already; there is nothing to recover"
             )
-        if not proposal.accept_differencing:
+        if not proposal.accept_differencing and not self.starts_afresh(proposal):
             self._check_differencing(proposal, others)
+
+    def _fresh(self) -> str:
+        """Return the names of the methods that start afresh here."""
+        settings, names = self.recovery.settings(self.training), methods.METHODS
+        return ", ".join(name for name in names if methods.starts_afresh(name, settings))
+
+    def starts_afresh(self, proposal: RemovalProposal) -> bool:
+        """Say whether the recovery that a removal asks for starts afresh."""
+        return methods.starts_afresh(proposal.method, self.recovery.settings(self.training))
 
     def _check_differencing(
         self, proposal: RemovalProposal, others: Sequence[RemovalProposal]
@@ -97,7 +119,11 @@ class RemovalRule:
                 "that their sum is revealed (--accept-differencing)"
             )
         kept = frozenset(self.kept(proposal))
-        opened = [(frozenset(self.kept(other)), self._opened(other)) for other in others]
+        opened = [
+            (frozenset(self.kept(other)), self._opened(other))
+            for other in others
+            if not self.starts_afresh(other)
+        ]
         if any(other == kept for other, _ in opened):
             raise PlanError(
                 "the same peers have been removed before; to recover again by another method, "
@@ -121,6 +147,8 @@ class RemovalRule:
         answered from stored sums whatever the method (see `driver`).
         """
         rounds, removed = self.rounds, frozenset(proposal.removed)
+        if self.starts_afresh(proposal):
+            return 0
         if methods.entry_of(proposal.method).sees == "history":
             return len(rounds)
         dealt = (t + 1 for t, dealers in enumerate(rounds) if dealers & removed)
@@ -130,12 +158,10 @@ class RemovalRule:
         """Raise if this peer has dropped shares that the recovery needs of it."""
         dropped = range(1, min(self.kept_from, self._opened(proposal)))
         if dropped:
-            entries = methods.METHODS.items()
-            fresh = [m for m, e in entries if e.on == "peers" and e.sees != "history"]
             raise PlanError(
                 f"{proposal.method} needs stored shares of rounds {dropped[0]} to {dropped[-1]}, "
-                "which this peer has dropped (history.keep); choose a method that asks for fresh "
-                f"updates only ({', '.join(fresh)}), or let those decide that have them"
+                "which this peer has dropped (history.keep); choose a method that starts afresh "
+                f"({self._fresh()}), or let those decide that have them"
             )
 
 

@@ -10,6 +10,7 @@ Rules:
   it does not. The rule is applied when a removal is learnt, when it is approved here, and again
   when it has enough approvals: always after all removals that have passed, and, for this peer's own
   approval, after those that it has approved. What has passed here stays passed.
+- A removal by a method that starts afresh may pass while the training is under way: that then ends.
 - Every removal starts from the training. It is no expulsion: who was removed before is a peer like
   the others in the next removal, with a vote, and is kept unless it is named again.
 - Every peer says its own approvals again from time to time, with the proposal, so that who was
@@ -17,9 +18,9 @@ Rules:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pdlrecover.engines.peers.federation.plan import Recovery
+from pdlrecover.engines.peers.federation.plan import Recovery, Training
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.contracts import Store
@@ -33,7 +34,6 @@ MAX_REMOVALS = 64
 """At most this many different proposals of one peer are looked at."""
 WHY_BYTES = 900
 """Why a removal is refused is sent in at most this many bytes: fewer than a message takes."""
-UNTRAINED = "there is nothing to recover yet: the training has not ended here"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -49,14 +49,21 @@ class Removal:
 class Removals:
     """What one peer knows of removals, and its own voice."""
 
-    def __init__(self, context: RunContext, store: Store, recovery: Recovery) -> None:
-        """`context` is everybody, with the run `NOTHING`.
+    def __init__(
+        self, context: RunContext, store: Store, training: Training, recovery: Recovery
+    ) -> None:
+        """Recall what was decided before. `context` is everybody, with the run `NOTHING`.
 
         `recovery` has the settings of recoveries that are proposed from now on.
         """
         self._context, self._store, self._recovery = context, store, recovery
-        self._rule: RemovalRule | None = None
-        """None until the training has ended."""
+        self._rule = RemovalRule(
+            quorums=context.scheme.quorums,
+            recovery=recovery,
+            needed=self.needed,
+            training=training,
+        )
+        self._saved = memory.recall(store)
         self.known: dict[bytes, Removal] = {}
         """Every removal that was proposed and not refused, by its digest."""
         self._passed: list[bytes] = []
@@ -65,35 +72,34 @@ class Removals:
         """Approvals that came before their removal was proposed here."""
         self._proposed: dict[int, set[bytes]] = {}
         """What every peer has proposed."""
+        self._recall(m.NOTHING)
 
     def training_ended(
         self, log: bytes, rounds: Iterable[Iterable[int]], kept_from: int = 0
     ) -> None:
-        """Take removals from now on, and recall what was decided before.
+        """Take removals after this training from now on, and recall what was decided on them.
 
         `log` is the digest of its log; `rounds` says who dealt in each of its rounds; this peer has
         its shares of round 0 and from round `kept_from` on, and has dropped the others.
         """
-        rule = RemovalRule(
-            quorums=self._context.scheme.quorums,
-            recovery=self._recovery,
-            needed=self.needed,
+        self._rule = replace(
+            self._rule,
             log=log,
             rounds=[frozenset(dealers) for dealers in rounds],
             kept_from=kept_from,
         )
-        saved = memory.recall(self._store)
-        self.known = {
-            stored.proposal.digest: Removal(
-                proposal=stored.proposal,
-                kept=rule.kept(stored.proposal),
-                approvals={each.peer: each.message for each in stored.approvals},
-            )
-            for stored in saved.removals
-            if stored.proposal.after == log
-        }
-        self._passed = [digest for digest in saved.passed if digest in self.known]
-        self._rule = rule  # last: without what was recalled, nothing is judged
+        self._recall(log)
+
+    def _recall(self, after: bytes) -> None:
+        """Take up what was decided on removals after this log."""
+        for stored in self._saved.removals:
+            if stored.proposal.after == after:
+                self.known[stored.proposal.digest] = Removal(
+                    proposal=stored.proposal,
+                    kept=self._rule.kept(stored.proposal),
+                    approvals={each.peer: each.message for each in stored.approvals},
+                )
+        self._passed = [digest for digest in self._saved.passed if digest in self.known]
 
     @property
     def needed(self) -> int:
@@ -117,15 +123,8 @@ class Removals:
             settings=self._recovery.as_line(),
         )
 
-    def check_trained(self) -> None:
-        """Raise if the training has not ended here."""
-        if self._rule is None:
-            raise PlanError(UNTRAINED)
-
     def propose(self, proposal: m.RemovalProposal) -> list[Reaction]:
         """Propose a removal, and approve it; raise if the rule refuses it."""
-        if self._rule is None or proposal.after != self._log:
-            raise PlanError(UNTRAINED)
         if proposal.digest not in self.known:
             self._judge(proposal, mine=True)
         removal, effects = self._learn(proposal)
@@ -193,8 +192,9 @@ class Removals:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
 
     def _take_proposal(self, sender: int, body: m.RemovalProposal) -> list[Reaction]:
-        if body.digest in self.known or self._rule is None:
-            return []  # while training goes on: it will be said again
+        early = self._log == m.NOTHING and body.after != m.NOTHING
+        if body.digest in self.known or early:
+            return []  # while the training it is about goes on: it will be said again
         proposed = self._proposed.setdefault(sender, set())
         again = body.digest in proposed
         if not again and len(proposed) >= MAX_REMOVALS:
@@ -228,8 +228,6 @@ class Removals:
 
         With `mine`, after those as well that this peer has approved, and if it can take part.
         """
-        if self._rule is None:
-            raise PlanError(UNTRAINED)
         others = [
             other.proposal
             for digest, other in self.known.items()
@@ -289,14 +287,18 @@ class Removals:
             )
             for each in self.known.values()
         )
-        memory.remember(
-            self._store, memory.StoredRemovals(removals=removals, passed=tuple(self._passed))
+        later = () if self._rule.log != m.NOTHING else self._saved.removals
+        waiting = tuple(each for each in later if each.proposal.digest not in self.known)
+        held = tuple(each for each in self._saved.passed if each not in self.known and waiting)
+        self._saved = memory.StoredRemovals(
+            removals=(*removals, *waiting), passed=(*self._passed, *held)
         )
+        memory.remember(self._store, self._saved)
 
     @property
     def _log(self) -> bytes:
         """The digest of the log that removals are about; `NOTHING` while the training goes on."""
-        return m.NOTHING if self._rule is None else self._rule.log
+        return self._rule.log
 
     def _place(self) -> m.Header:
         return self._context.place(0, self._log, m.NOTHING, 0)

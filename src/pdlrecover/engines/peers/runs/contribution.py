@@ -11,7 +11,8 @@ from pdlrecover.engines.dealers import Dealers
 from pdlrecover.errors import DataError
 from pdlrecover.field import Integers
 from pdlrecover.learning import Batches, FlatModel, LocalTraining, Updates, data_weights
-from pdlrecover.recovery.requests import Vector
+from pdlrecover.learning.updates import ONE_STEP
+from pdlrecover.recovery.requests import Update
 
 
 class Contribution:
@@ -29,7 +30,7 @@ class Contribution:
         batch_size: int,
         seed: int,
         bound: float,
-        l2: float = 0.0,
+        local: LocalTraining = ONE_STEP,
         fraction_bits: int = 20,
         attack: Attack | None = None,
     ) -> None:
@@ -52,7 +53,7 @@ class Contribution:
                 model=model,
                 weights=data_weights(own, size_bound),
                 bound=bound,
-                local=LocalTraining(l2=l2),
+                local=local,
             ),
             malicious=() if attack is None else (0,),
             attack=attack or NoAttack(),
@@ -61,7 +62,9 @@ class Contribution:
         )
         self.code = self._dealers.code
 
-    def __call__(self, round: int, at: Vector, phase: Phase = "training") -> Integers:
+    def __call__(self, asked: Update, phase: Phase = "training") -> Integers:
         """Return the d + 1 integers of this peer's update at a model, and of its weight."""
-        own: Integers = self._dealers.sums(round, at, [[0]], phase)[0]
+        own: Integers = self._dealers.sums(
+            asked.round, asked.at, [[0]], phase, stream=asked.stream, local=asked.local
+        )[0]
         return own

@@ -38,7 +38,7 @@ from pdlrecover.recovery.removal import check_peers_in_sum
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Shares
 
-Contribute = Callable[[int, r.Vector], Integers]
+Contribute = Callable[[r.Update], Integers]
 
 
 class Driver:
@@ -53,12 +53,18 @@ class Driver:
         store: Store,
         contribute: Contribute,
         history: bytes | None = None,
+        rounds: int = 0,
+        local_steps: int = 1,
         observer: Callable[[r.Stepped], None] | None = None,
     ) -> None:
-        """`history` is the training run whose stored sums a recovery uses."""
+        """`history` is the training run whose stored sums a recovery uses.
+
+        The method is to go through `rounds` rounds; peers take `local_steps` in each, unless it
+        says otherwise.
+        """
         self.context, self._method, self._code = context, method, code
         self._store, self._contribute, self._history = store, contribute, history
-        self._observer = observer
+        self._observer, self.rounds = observer, rounds
         self.model: r.Vector | None = None
         """What the method came to, once it has."""
         self.at: r.Vector | None = None
@@ -74,7 +80,7 @@ class Driver:
         traffic = Traffic(
             quorums=quorums, parameters=code.length - 1, rounds=1, taking_part=len(context.peers)
         )
-        self.ledger = Ledger(kept=len(context.peers), traffic=traffic)
+        self.ledger = Ledger(kept=len(context.peers), traffic=traffic, local_steps=local_steps)
         self.participation = Participation()
         self._step = -1
         self._fresh: dict[int, tuple[int, frozenset[int]]] = {}
@@ -156,13 +162,15 @@ class Driver:
             scheme=self.context.scheme,
             length=self._code.length,
             round=request.round,
-            asked=_digest("update", [request.round], request.at),
+            asked=_digest("update", [request.round, *_differing(request)], request.at),
             least_dealers=self._least,
-            compute=lambda: self._contribute(request.round, request.at),
+            compute=lambda: self._contribute(request),
         )
 
     def _was_trained(self, request: r.Update) -> bool:
         """Say whether the training opened these very updates, and they are stored."""
+        if _differing(request):
+            return False
         if self._history is None or request.round >= len(self._store.log(self._history)):
             return False
         models = self._store.models(self._history)
@@ -286,6 +294,15 @@ class Driver:
             if row is not None
         ]
         return found if len(found) == len(rows) else None
+
+
+def _differing(request: r.Update) -> list[int]:
+    """Return the numbers by which an update differs from the training's of that round and model."""
+    if not request.stream and request.local is None:
+        return []
+    local = request.local or r.LocalSteps(steps=0, rate=0.0)
+    rate = int(np.array(local.rate).view(np.int64))
+    return [request.stream, local.steps, rate]
 
 
 def _digest(kind: str, numbers: Sequence[int], *arrays: np.ndarray) -> bytes:

@@ -16,16 +16,17 @@ from pdlrecover.engines.peers.folder import TRAINED, recovered_name
 from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES
-from pdlrecover.engines.peers.removals.votes import UNTRAINED, Removal
+from pdlrecover.engines.peers.removals.rule import UNTRAINED
+from pdlrecover.engines.peers.removals.votes import Removal
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.engines.peers.runs.run_session import RunSession
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.files import write_json, write_whole
-from pdlrecover.learning import Dataset, FlatModel
+from pdlrecover.learning import Dataset, FlatModel, LocalTraining
+from pdlrecover.learning.models import build
 from pdlrecover.recovery import methods
-from pdlrecover.recovery.methods import Settings
-from pdlrecover.recovery.requests import Layer, Method, Original, Vector
+from pdlrecover.recovery.requests import FreshStart, Method, Original, Vector
 from pdlrecover.recovery.retrain import train
 
 
@@ -55,8 +56,7 @@ class RunFactory:
         self.peers, self.rounds = len(membership.peers), membership.training.rounds
         self._crypto, self._flat = crypto, model
         training = membership.training
-        self._layers = tuple(Layer(**layer) for layer in model.matrices)
-        self._optimizer = training.steps(self._layers)
+        self._optimizer = training.steps(model.layers)
         self._contribution = Contribution(
             peer=me,
             peers=self.peers,
@@ -67,7 +67,9 @@ class RunFactory:
             batch_size=training.batch_size,
             seed=training.seed,
             bound=training.bound,
-            l2=training.l2,
+            local=LocalTraining(
+                l2=training.l2, steps=training.local_steps, rate=training.local_rate
+            ),
             fraction_bits=training.fraction_bits,
             attack=attack,
         )
@@ -96,24 +98,33 @@ class RunFactory:
     def trainer(self) -> RunSession:
         """Return this peer's part in the training."""
         method = train(self._flat.initial, self._optimizer, range(self.rounds))
-        return self._session(method, self.context(self.training, range(self.peers)))
+        return self._session(method, self.context(self.training, range(self.peers)), self.rounds)
 
     def recoverer(self, removal: Removal) -> RunSession:
         """Return this peer's part in the recovery that a removal asks for."""
+        proposal = removal.proposal
+        settings = Recovery.from_line(proposal.settings).settings(self.membership.training)
+        afresh = methods.starts_afresh(proposal.method, settings)
         models = self.store.models(self.training)
-        if len(models) != self.rounds + 1:
+        if not afresh and len(models) != self.rounds + 1:
             raise PlanError(UNTRAINED)
         original = Original(
-            models=models,
+            models=[self._flat.initial] if afresh else models,
             optimizer=self._optimizer,
             code=self._contribution.code,
-            layers=self._layers,
+            layers=self._flat.layers,
+            fresh=FreshStart.drawn(proposal.digest, self._first_weights) if afresh else None,
         )
-        options = Recovery.from_line(removal.proposal.settings).options(self.rounds)
-        settings = Settings(options=options, batch_size=self.membership.training.batch_size)
-        method = methods.start(removal.proposal.method, original, settings)
-        context = self.context(removal.proposal.digest, removal.kept)
-        return self._session(method, context, history=self.training)
+        method = methods.start(proposal.method, original, settings)
+        context = self.context(proposal.digest, removal.kept)
+        rounds = methods.length(proposal.method, original, settings)
+        return self._session(method, context, rounds, history=self.training)
+
+    def _first_weights(self, seed: int) -> Vector:
+        """Return the model's weights as its maker draws them from another seed."""
+        model = self.membership.model
+        module = build(model.name, model.shape, model.classes, seed)
+        return FlatModel(module, model.shape).initial
 
     def dealers(self) -> list[tuple[int, ...]]:
         """Return who dealt in each round of the training."""
@@ -144,7 +155,7 @@ class RunFactory:
         self._write(recovered_name(proposal.digest.hex()), session, facts)
 
     def _session(
-        self, method: Method, context: RunContext, history: bytes | None = None
+        self, method: Method, context: RunContext, rounds: int, history: bytes | None = None
     ) -> RunSession:
         driver = Driver(
             context=context,
@@ -153,6 +164,8 @@ class RunFactory:
             store=self.store,
             contribute=partial(self._contribution, phase="recovery" if history else "training"),
             history=history,
+            rounds=rounds,
+            local_steps=self.membership.training.local_steps,
         )
         return RunSession(driver, self.store)
 
@@ -167,7 +180,7 @@ class RunFactory:
         facts |= {
             "weights_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
             "log": session.protocol.log.hex(),
-            "rounds": self.rounds,
+            "rounds": session.driver.rounds,
             "dealt": self.dealt(session),
             "ledger": asdict(driver.participation.record(driver.ledger)),
         }
