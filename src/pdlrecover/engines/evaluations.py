@@ -69,6 +69,13 @@ class Evaluations:
         )
         return self.last
 
+    def leave_out(self, request: Evaluation, why: str) -> None:
+        """Take note that a model is not evaluated."""
+        self.last = None
+        self.points.append(
+            EvaluationPoint(round=request.round, original=request.original, peers=0, void=why)
+        )
+
     def go_on(self, news: Continued) -> None:
         """Take note that the method goes on."""
         self.continued.append(news.why)

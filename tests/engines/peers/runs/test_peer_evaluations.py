@@ -95,6 +95,24 @@ def test_who_is_away_is_not_in_the_evaluation_and_nobody_waits_for_long():
     assert same_points(network) == curve
 
 
+def test_a_model_that_the_training_had_is_not_evaluated_a_second_time():
+    """Who is removed dealt in no round up to then, and may have been in the evaluation."""
+    setup = new_setup()
+    wire = Wire(cut={1, 4})
+    network = setup.train(wire, rounds=10, run=False)
+    network.run(done=lambda: network.sessions[0].protocol.step == EVERY + 2)
+    wire.cut.clear()
+    network.run()
+    same_models(network)
+    recovered = setup.recover(network, (1, 4), method="retrain")
+    same_models(recovered)
+    first, *others = same_points(recovered)
+    assert (first.round, first.accuracy) == (EVERY, None)
+    assert "a model of the training" in first.void
+    assert all(point.peers == 4 for point in others)
+    assert recovered.sessions[0].driver.ledger.openings["evaluations"] == len(others)
+
+
 def test_a_wrong_sub_secret_is_named_and_changes_no_evaluation():
     setup = new_setup(Tolerance(colluders=1, dropouts=1, liars=1), peers=7)
     network = setup.train(rounds=4, run=False)

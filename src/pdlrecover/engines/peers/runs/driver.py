@@ -13,7 +13,8 @@ Rules:
   that dealt in it: there who was away in one of the two is not left out of the other.
 - A recovery that asks for updates at a model and round of the training itself, as every one does at
   the start, is answered from the stored sum: nobody's update is opened twice, in two sums. That
-  lasts until the two models part: after the first round in which a removed peer dealt.
+  lasts until the two models part: after the first round in which a removed peer dealt. For the
+  same reason a recovery does not evaluate such a model, but for the original that it asks for.
 - A peer that lacks a share that a step needs does not answer in it.
 """
 
@@ -129,6 +130,10 @@ class Driver:
             except StopIteration as end:
                 self.model = end.value
                 return None
+            if isinstance(request, r.Evaluation) and self._is_of_training(request):
+                self.evaluations.leave_out(request, "it is a model of the training")
+                answer = None
+                continue
             self.ledger.enter(request)
             if isinstance(request, r.Stepped):
                 self.round = request.round + 1
@@ -201,6 +206,13 @@ class Driver:
             compute=lambda: evaluate(request),
             used_once=True,
         )
+
+    def _is_of_training(self, request: r.Evaluation) -> bool:
+        """Say whether all peers may have evaluated this model when it was trained."""
+        if request.original or self._history is None:
+            return False
+        models = self._history.models
+        return request.round < len(models) and np.array_equal(models[request.round], request.at)
 
     def _was_trained(self, request: r.Update) -> bool:
         """Say whether the training opened these very updates, and they are stored."""
