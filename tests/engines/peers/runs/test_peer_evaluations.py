@@ -239,6 +239,10 @@ def test_in_sealed_histories_rounds_and_evaluations_are_told_apart(tmp_path):
     for t, model in enumerate(history.models):
         np.testing.assert_array_equal(model, simulation.original.models[t])
     assert all(history.shares(t, history.dealers(t)) is not None for t in range(rounds))
+    again = setup.trainer(0, rounds)
+    again.start(0.0)
+    assert again.driver.evaluations.points == points(network)
+    np.testing.assert_array_equal(again.driver.model, same_models(network))
     recovered = setup.recover(network, (1, 4), method="historical")
     expected = simulation.recover((1, 4), "historical", reason="malicious")
     np.testing.assert_array_equal(same_models(recovered), expected.weights)
