@@ -8,6 +8,7 @@ It is nothing but the list of the method's requests, added up. Openings are coun
     dot products     single numbers: entries of A and u
     removed sums     Σ_P g(w̄_t) over the removed peers
     individual       one peer's own update, stored or fresh
+    evaluations      correct answers, loss and number of held-out samples, each as a sum
     losses           single numbers: the kept peers' mean training loss in a round
     head sums        loss, gradient and Hessian of the last layer, over whole datasets: of the kept
                      peers, of the removed ones, or of all; each peer's sum is one evaluation
@@ -19,6 +20,7 @@ from typing import Any
 
 from pdlrecover.engines.traffic import ELEMENT_BYTES, Traffic
 from pdlrecover.recovery import requests
+from pdlrecover.recovery.evaluation import NUMBERS
 
 PARTS = ("gradient", "dealing", "opening", "estimation")
 """What the seconds are split in."""
@@ -111,6 +113,8 @@ class Ledger:
                 self._open("dot products", count, count, self.traffic.dots_bytes(count))
             case requests.Removed():
                 self._open("removed sums", 1, d + 1, self.traffic.opening_bytes)
+            case requests.Evaluation():
+                self._open("evaluations", 1, NUMBERS, self.traffic.evaluation_bytes)
             case requests.Individual(at=None, round=t):
                 if t not in self._stored_individuals:
                     self._stored_individuals.add(t)

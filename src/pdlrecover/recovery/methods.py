@@ -180,6 +180,7 @@ METHODS: dict[str, MethodEntry] = {
             "start": str,
             "local_steps": int,
             "local_rate": float,
+            "cycles": int,
         },
         vary=lambda s, numbers: replace(s, accelerated=replace(s.accelerated, **numbers)),
     ),

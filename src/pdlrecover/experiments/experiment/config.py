@@ -20,7 +20,9 @@ from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.sharing import Tolerance
 
-EVALUATIONS = 50
+LATER = ("held_out", "evaluate_every")
+"""Settings that earlier versions did not have: with their defaults they are in no record."""
+CURVE_POINTS = 50
 """How many points a curve of accuracy has, about."""
 
 
@@ -75,6 +77,11 @@ class Config:
     """Their learning rate; without effect if there is one step."""
     bound: float = 10.0
     """The public L2 bound of an update."""
+    held_out: float = 0.0
+    """The share of its samples that every peer keeps apart, for peers to evaluate models on by
+    opened sums, as between real peers; 0: no such evaluations."""
+    evaluate_every: int = 10
+    """Rounds between two of these evaluations; there is one at the end, too."""
 
     methods: tuple[str, ...] = BASELINES
     """The recovery methods to run."""
@@ -116,7 +123,8 @@ class Config:
 
     def __post_init__(self) -> None:
         counts = ("malicious", "undetected", "accused", "leavers", "absent", "lying", "seed")
-        for name, least in (("peers", 2), ("rounds", 1), *((name, 0) for name in counts)):
+        at_least = (("peers", 2), ("rounds", 1), ("evaluate_every", 1))
+        for name, least in (*at_least, *((name, 0) for name in counts)):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.malicious and self.leavers:
@@ -135,6 +143,8 @@ class Config:
         for name in (*positive, "local_steps", "local_rate"):
             if not 0 < getattr(self, name) < math.inf:
                 raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 <= self.held_out <= 0.5:
+            raise PlanError(f"held_out must be from 0 to 0.5, got {self.held_out}")
         if self.undetected >= self.kept:
             raise PlanError(
                 f"{len(self.removed)} removed and {self.undetected} undetected of {self.peers} "
@@ -179,7 +189,8 @@ class Config:
 
     def record(self) -> dict[str, Any]:
         """Return the values for a result record."""
-        return {**asdict(self), "methods": list(self.methods)}
+        values = {**asdict(self), "methods": list(self.methods)}
+        return {k: v for k, v in values.items() if k not in LATER or v != getattr(Config, k)}
 
     @property
     def removed(self) -> range:
@@ -270,6 +281,6 @@ class Config:
         )
 
     @property
-    def evaluate_every(self) -> int:
+    def curve_every(self) -> int:
         """Rounds between two points of a curve."""
-        return max(1, self.rounds // EVALUATIONS)
+        return max(1, self.rounds // CURVE_POINTS)
