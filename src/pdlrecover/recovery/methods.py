@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import Seeded, Source, SystemSource
@@ -45,13 +45,14 @@ MOST = 1 << 31
 T = TypeVar("T")
 Numbers = dict[str, Any]
 """What a variant changes: `pdlrecover:preparation=10+final=5` has two numbers."""
-Kind = type[int] | type[float] | type[str]
-FORMS: dict[Kind, tuple[str, str]] = {
-    int: (r"\d+", "a whole number"),
-    float: (r"\d+(\.\d+)?", "a number"),
-    str: (r"[a-z][a-z-]*", "a word"),
+Kind = type[int] | type[float] | type[str] | type[bool]
+FORMS: dict[Kind, tuple[str, str, Callable[[str], Any]]] = {
+    int: (r"\d+", "a whole number", int),
+    float: (r"\d+(\.\d+)?", "a number", float),
+    str: (r"[a-z][a-z-]*", "a word", str),
+    bool: ("yes|no", "yes or no", lambda word: word == "yes"),
 }
-"""How each kind of value is written in a variant, and what it is called."""
+"""How each kind of value is written in a variant, what it is called, and how it is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +133,25 @@ def changed(options: Any, numbers: Numbers) -> Any:
     return replace(options, **rest)
 
 
+def own(options: type[Any]) -> Callable[..., MethodEntry]:
+    """Return what makes the entry of a method with options of its own: its variants change them.
+
+    An option whose type is optional varies by the type that it has if it is given.
+    """
+    kinds = {each.name: _kind(each.type) for each in fields(options)}
+    return partial(
+        MethodEntry,
+        varies=kinds,
+        vary=lambda s, numbers: replace(s, own=(replace(s.of(options), **numbers), *s.own)),
+    )
+
+
+def _kind(declared: Any) -> Kind:
+    """Return int of `int | None`."""
+    kind: Kind = next(each for each in (get_args(declared) or (declared,)) if each in FORMS)
+    return kind
+
+
 SINGLE = "single peers' updates"
 PLAN: dict[str, Kind] = {each.name: int for each in fields(Schedule)}
 """What a variant may change of a schedule."""
@@ -183,29 +203,29 @@ METHODS: dict[str, MethodEntry] = {
         },
         vary=lambda s, numbers: replace(s, accelerated=replace(s.accelerated, **numbers)),
     ),
-    "fedrecover": MethodEntry(
+    "fedrecover": own(FedRecoverOptions)(
         lambda run, s: fedrecover(run, s.of(FedRecoverOptions)), needs=SINGLE, scored=True
     ),
-    "fed-eraser": MethodEntry(
+    "fed-eraser": own(FedEraserOptions)(
         lambda run, s: fed_eraser(run, s.of(FedEraserOptions)), needs=SINGLE, scored=True
     ),
-    "crab": MethodEntry(
+    "crab": own(CrabOptions)(
         lambda run, s: crab(run, s.of(CrabOptions)), needs=SINGLE, removes=True, scored=True
     ),
-    "delta-grad": MethodEntry(
+    "delta-grad": own(DeltaGradOptions)(
         lambda run, s: delta_grad(run, s.of(DeltaGradOptions)), on="peers", scored=True
     ),
     "fedrecovery": MethodEntry(
         lambda run, s: fed_recovery(run), on="peers", removes=True, scored=True
     ),
-    "fedrecovery-noise": MethodEntry(
+    "fedrecovery-noise": own(Noise)(
         lambda run, s: fed_recovery(run, s.of(Noise), s.source("fedrecovery-noise")),
         on="shares",
         removes=True,
         noisy=True,
         scored=True,
     ),
-    "certified-removal": MethodEntry(
+    "certified-removal": own(RemovalOptions)(
         lambda run, s: certified_removal(run, s.of(RemovalOptions), s.source("certified-removal")),
         needs="Hessians over peers' whole data",
         removes=True,
@@ -258,7 +278,7 @@ def parse(name: str) -> tuple[str, Numbers]:
             raise PlanError(
                 f"{name!r} is no variant of {base}: write {base}:KEY=VALUE+… with KEY of {known}"
             )
-        numbers[key] = varies[key](value)
+        numbers[key] = FORMS[varies[key]][2](value)
     return base, numbers
 
 
