@@ -211,10 +211,11 @@ class Setup:
             code=contribution.code,
             layers=self.model.layers,
             fresh=FreshStart.drawn(named(method, removed), self.model.redrawn),
+            peers=self.peers,
+            kept=tuple(p for p in range(self.peers) if p not in removed),
         )
-        kept = [p for p in range(self.peers) if p not in removed]
         driver = Driver(
-            context=self.context(peer, named(method, removed), kept),
+            context=self.context(peer, named(method, removed), run.kept),
             method=methods.start(method, run, settings),
             code=contribution.code,
             store=self.stores[peer],

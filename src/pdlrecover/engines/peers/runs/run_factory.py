@@ -114,6 +114,8 @@ class RunFactory:
             code=self._contribution.code,
             layers=self._flat.layers,
             fresh=FreshStart.drawn(proposal.digest, self._first_weights) if afresh else None,
+            peers=self.peers,
+            kept=tuple(removal.kept),
         )
         method = methods.start(proposal.method, original, settings)
         context = self.context(proposal.digest, removal.kept)
