@@ -167,7 +167,7 @@ def test_no_private_method_asks_for_an_individual_update(name):
         assert kinds(engine) <= {Update, Past, Dots, Direction, Removed}
 
 
-@pytest.mark.parametrize("name", ["fedrecover", "fed-eraser", "crab"])
+@pytest.mark.parametrize("name", ["fedrecover", "fed-eraser", "crab", "knot"])
 def test_the_others_do(name):
     for optimizer in (sgd(), Adam(rate=Rate(peak=0.1))):
         engine = Quadratics(range(1, 4), optimizer)

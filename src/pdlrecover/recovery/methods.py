@@ -24,15 +24,19 @@ from pdlrecover.recovery.auto import AutoOptions, auto
 from pdlrecover.recovery.certified_removal import RemovalOptions, certified_removal
 from pdlrecover.recovery.crab import CrabOptions, crab
 from pdlrecover.recovery.delta_grad import DeltaGradOptions, delta_grad
+from pdlrecover.recovery.distillation import DistillationOptions, distillation
 from pdlrecover.recovery.fed_eraser import FedEraserOptions, fed_eraser
 from pdlrecover.recovery.fedrecover import FedRecoverOptions, fedrecover
 from pdlrecover.recovery.fedrecovery import Noise, fed_recovery
 from pdlrecover.recovery.fine_tune import fine_tune
 from pdlrecover.recovery.historical import historical
+from pdlrecover.recovery.knot import KnotOptions, knot
 from pdlrecover.recovery.pdlrecover import Options, pdlrecover
+from pdlrecover.recovery.rapid_retrain import RapidOptions, rapid_retrain
 from pdlrecover.recovery.requests import Method, Original
 from pdlrecover.recovery.retrain import retrain
 from pdlrecover.recovery.schedule import Schedule
+from pdlrecover.recovery.sisa import SisaOptions, sisa
 
 DEFAULT = "auto"
 """The method that is run unless another is asked for."""
@@ -133,16 +137,21 @@ def changed(options: Any, numbers: Numbers) -> Any:
     return replace(options, **rest)
 
 
-def own(options: type[Any]) -> Callable[..., MethodEntry]:
-    """Return what makes the entry of a method with options of its own: its variants change them.
+def _variants(options: type[Any]) -> dict[str, Any]:
+    """Return the traits of a method whose variants change its own options.
 
     An option whose type is optional varies by the type that it has if it is given.
     """
-    kinds = {each.name: _kind(each.type) for each in fields(options)}
-    return partial(
-        MethodEntry,
-        varies=kinds,
-        vary=lambda s, numbers: replace(s, own=(replace(s.of(options), **numbers), *s.own)),
+    return {
+        "varies": {each.name: _kind(each.type) for each in fields(options)},
+        "vary": lambda s, numbers: replace(s, own=(replace(s.of(options), **numbers), *s.own)),
+    }
+
+
+def _rival(method: Callable[..., Method], options: type[Any], **traits: Any) -> MethodEntry:
+    """Return the entry of a method that takes nothing but the run and its own options."""
+    return MethodEntry(
+        lambda run, s: method(run, s.of(options)), scored=True, **_variants(options), **traits
     )
 
 
@@ -178,8 +187,7 @@ METHODS: dict[str, MethodEntry] = {
         sees="nothing",
         afresh=lambda s: s.accelerated.start == FRESH,
         length=lambda run, s: s.of(AutoOptions).plan(run, s.batch_size, s.accelerated).rounds,
-        varies={"rounds": int, "rounds_after_muon": int, "samples": int},
-        vary=lambda s, numbers: replace(s, own=(changed(s.of(AutoOptions), numbers), *s.own)),
+        **_variants(AutoOptions),
     ),
     "retrain-k": _budgeted(lambda run, s: retrain(run, s.exact_rounds(run)), sees="first model"),
     "fine-tune-k": _budgeted(lambda run, s: fine_tune(run, s.exact_rounds(run)), sees="last model"),
@@ -203,34 +211,50 @@ METHODS: dict[str, MethodEntry] = {
         },
         vary=lambda s, numbers: replace(s, accelerated=replace(s.accelerated, **numbers)),
     ),
-    "fedrecover": own(FedRecoverOptions)(
-        lambda run, s: fedrecover(run, s.of(FedRecoverOptions)), needs=SINGLE, scored=True
-    ),
-    "fed-eraser": own(FedEraserOptions)(
-        lambda run, s: fed_eraser(run, s.of(FedEraserOptions)), needs=SINGLE, scored=True
-    ),
-    "crab": own(CrabOptions)(
-        lambda run, s: crab(run, s.of(CrabOptions)), needs=SINGLE, removes=True, scored=True
-    ),
-    "delta-grad": own(DeltaGradOptions)(
-        lambda run, s: delta_grad(run, s.of(DeltaGradOptions)), on="peers", scored=True
-    ),
+    "fedrecover": _rival(fedrecover, FedRecoverOptions, needs=SINGLE),
+    "fed-eraser": _rival(fed_eraser, FedEraserOptions, needs=SINGLE),
+    "crab": _rival(crab, CrabOptions, needs=SINGLE, removes=True),
+    "delta-grad": _rival(delta_grad, DeltaGradOptions, on="peers"),
     "fedrecovery": MethodEntry(
         lambda run, s: fed_recovery(run), on="peers", removes=True, scored=True
     ),
-    "fedrecovery-noise": own(Noise)(
+    "fedrecovery-noise": MethodEntry(
         lambda run, s: fed_recovery(run, s.of(Noise), s.source("fedrecovery-noise")),
         on="shares",
         removes=True,
         noisy=True,
         scored=True,
+        **_variants(Noise),
     ),
-    "certified-removal": own(RemovalOptions)(
+    "certified-removal": MethodEntry(
         lambda run, s: certified_removal(run, s.of(RemovalOptions), s.source("certified-removal")),
         needs="Hessians over peers' whole data",
         removes=True,
         noisy=True,
+        **_variants(RemovalOptions),
     ),
+    "rapid-retrain": _rival(
+        rapid_retrain,
+        RapidOptions,
+        on="peers",
+        sees="first model",
+        length=lambda run, s: s.of(RapidOptions).rounds,
+    ),
+    "distillation": _rival(
+        distillation,
+        DistillationOptions,
+        on="peers",
+        length=lambda run, s: s.of(DistillationOptions).length(run),
+        removes=True,
+    ),
+    "sisa": _rival(
+        sisa,
+        SisaOptions,
+        on="shares",
+        sees="first model",
+        length=lambda run, s: run.rounds + s.of(SisaOptions).length(run),
+    ),
+    "knot": _rival(knot, KnotOptions, needs=SINGLE),
 }
 """In the order in which they are run and shown."""
 BASELINES = tuple(name for name, entry in METHODS.items() if entry.baseline)
