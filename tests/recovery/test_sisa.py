@@ -9,6 +9,7 @@ import small
 from quadratics import ROUNDS, Quadratics, kinds, sgd
 
 from pdlrecover.errors import PlanError
+from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.recovery.groups import divided, kept_groups, train_apart
 from pdlrecover.recovery.methods import check_between_peers
 from pdlrecover.recovery.optimizers import SGD, Adam, Rate
@@ -119,6 +120,16 @@ def test_on_shares_a_shard_must_keep_enough_peers_to_hide_each():
     federation = small.trained(rounds=12)
     with pytest.raises(PlanError, match="1 colluders who take their own part out of a sum over"):
         federation.recover(small.REMOVED, "sisa:shards=4", reason="malicious")
+
+
+def test_shards_that_are_too_small_are_refused_before_anything_runs():
+    config = Config(peers=20, malicious=5, methods=("sisa",), colluders=2)
+    message = "of 2 groups of 20 peers one keeps 7, and a sum must be over at least 8"
+    with pytest.raises(PlanError, match=message):
+        replace(config, colluders=6)
+    replace(config, colluders=6, clear=True)
+    with pytest.raises(PlanError, match="of 5 groups"):
+        replace(config, methods=("sisa:shards=5",))
 
 
 def test_between_peers_it_is_refused():

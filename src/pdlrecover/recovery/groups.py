@@ -9,14 +9,17 @@ Rules:
   their models; a run that was not trained in groups has none, so they are computed here, and asked
   for as `before`: they are no cost of the recovery.
 - A group that lost all its peers is gone.
+- On shares the sum over a group is opened only if it hides each of its peers: `check_sizes`.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.requests import Method, Original, Stepped, Stepper, Sum, Update, Vector
+from pdlrecover.sharing import Tolerance
 
 
 @dataclass(kw_only=True, eq=False)
@@ -40,6 +43,19 @@ def divided(peers: int, groups: int) -> list[int]:
     for place, peer in enumerate(order):
         group[peer] = place % groups
     return group
+
+
+def check_sizes(groups: int, *, peers: int, removed: Sequence[int], tolerance: Tolerance) -> None:
+    """Raise if the sum over some group's kept peers would not hide each of them."""
+    group_of = divided(peers, groups)
+    sizes = Counter(group_of[peer] for peer in range(peers) if peer not in removed)
+    least, smallest = tolerance.colluders + 2, min(sizes.values(), default=0)
+    if smallest < least:
+        raise PlanError(
+            f"of {groups} groups of {peers} peers one keeps {smallest}, and a sum must be over at "
+            f"least {least} to hide each from {tolerance.colluders} colluders; take fewer groups, "
+            "tolerate fewer colluders, or run it in the clear (--clear)"
+        )
 
 
 def kept_groups(run: Original, group_of: Sequence[int]) -> list[Group]:

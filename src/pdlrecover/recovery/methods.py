@@ -106,6 +106,8 @@ class MethodEntry:
     of its own. It then opens nothing that was opened in training, and needs no stored share."""
     length: Callable[[Original, Settings], int] = lambda run, settings: run.rounds
     """Returns how many rounds it goes through, exact or not: for those who watch."""
+    groups: Callable[[Settings], int] = lambda settings: 1
+    """Returns into how many groups it divides the peers, each with sums of its own."""
     rounds: Literal["own", "scheduled", "budgeted"] = "own"
     """Who sets its exact rounds: the method; PDLRecover's schedule, which must fit the run; or the
     number that PDLRecover has used, by default what that schedule plans."""
@@ -142,8 +144,9 @@ def _variants(options: type[Any]) -> dict[str, Any]:
 
     An option whose type is optional varies by the type that it has if it is given.
     """
+    declared = {each.name: get_args(each.type) or (each.type,) for each in fields(options)}
     return {
-        "varies": {each.name: _kind(each.type) for each in fields(options)},
+        "varies": {name: next(k for k in kinds if k in FORMS) for name, kinds in declared.items()},
         "vary": lambda s, numbers: replace(s, own=(replace(s.of(options), **numbers), *s.own)),
     }
 
@@ -153,12 +156,6 @@ def _rival(method: Callable[..., Method], options: type[Any], **traits: Any) -> 
     return MethodEntry(
         lambda run, s: method(run, s.of(options)), scored=True, **_variants(options), **traits
     )
-
-
-def _kind(declared: Any) -> Kind:
-    """Return int of `int | None`."""
-    kind: Kind = next(each for each in (get_args(declared) or (declared,)) if each in FORMS)
-    return kind
 
 
 SINGLE = "single peers' updates"
@@ -252,6 +249,7 @@ METHODS: dict[str, MethodEntry] = {
         SisaOptions,
         on="shares",
         sees="first model",
+        groups=lambda s: s.of(SisaOptions).shards,
         length=lambda run, s: run.rounds + s.of(SisaOptions).length(run),
     ),
     "knot": _rival(knot, KnotOptions, needs=SINGLE),

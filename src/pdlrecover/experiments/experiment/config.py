@@ -14,7 +14,8 @@ from pdlrecover.engines.sum_store import Faults
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
-from pdlrecover.recovery.methods import BASELINES, Settings, check, check_plan
+from pdlrecover.recovery.groups import check_sizes
+from pdlrecover.recovery.methods import BASELINES, Settings, check, check_plan, entry_of, varied
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule
@@ -149,6 +150,8 @@ class Config:
             check(method, clear=self.clear)
             plan = Settings(options=self.options)
             check_plan(method, plan, rounds=self.rounds, removed=len(self.removed))
+            if not self.clear and (count := entry_of(method).groups(varied(method, plan))) > 1:
+                check_sizes(count, peers=self.peers, removed=self.removed, tolerance=self.tolerance)
         if self.clear and (self.absent or self.lying):
             raise PlanError("absent and lying peers need shares; leave --clear out")
         if self.kept < self.absent + self.lying or self.lying > self.tolerance.liars:
