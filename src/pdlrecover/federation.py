@@ -265,6 +265,7 @@ class Federation:
         accepted = accept_differencing or fresh
         kept = self.check_removal(remove, reason, accept_differencing=accepted)
         methods.check_plan(method, settings, rounds=original.rounds, removed=len(remove))
+        original = replace(original, peers=self.simulated_peers.peers, kept=tuple(kept))
         if fresh:
             original = replace(original, fresh=self._fresh_start(kept, method))
         else:

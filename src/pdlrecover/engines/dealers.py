@@ -2,6 +2,9 @@
 
     minibatches → poison → update → corrupt → weigh → clip → round, and the weight appended
 
+With a teacher, its predictions take the place of all labels after the poisoning: what attackers do
+to labels is then without effect, what they do to samples is not.
+
 Rules:
 
 - What a peer deals is its clipped update and its weight, (gᵢ, αᵢ): d + 1 numbers, each rounded to
@@ -28,7 +31,7 @@ from pdlrecover.field import FixedPoint, Integers
 from pdlrecover.learning import Batches, Updates, clip, correct_and_loss
 from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery.evaluation import LOSS_BOUND, encode_tally
-from pdlrecover.recovery.requests import LocalSteps, Vector
+from pdlrecover.recovery.requests import LocalSteps, Teacher, Vector
 
 Peers = NDArray[np.int64]
 
@@ -95,15 +98,19 @@ class Dealers:
         *,
         stream: int = 0,
         local: LocalSteps | None = None,
+        teacher: Teacher | None = None,
     ) -> torch.Tensor:
         """Return what these peers deal at a model: clipped updates, before rounding.
 
-        `stream` and `local` are as in a request for an `Update`.
+        `stream`, `local` and `teacher` are as in a request for an `Update`.
         """
         who, steps = np.asarray(peers, dtype=np.int64), self.updates.local
         if local is not None:
             steps = replace(steps, steps=local.steps, rate=local.rate)
         x, y, sides = self._minibatches(round, at, who, phase, stream, steps.steps)
+        if teacher is not None:
+            y = self.updates.soft_labels(teacher.models, x, teacher.temperature)
+            steps = replace(steps, temperature=teacher.temperature)
         room = self.room(len(who), self.updates.model.size)
         if sides is None:
             updates = self.updates.weighted(at, who, x, y, local=steps, out=room)
@@ -125,10 +132,13 @@ class Dealers:
         *,
         stream: int = 0,
         local: LocalSteps | None = None,
+        teacher: Teacher | None = None,
     ) -> Integers:
         """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
         everybody = [peer for group in groups for peer in group]
-        updates = self.dealt(round, at, everybody, phase, stream=stream, local=local)
+        updates = self.dealt(
+            round, at, everybody, phase, stream=stream, local=local, teacher=teacher
+        )
         out = np.empty((len(groups), self.code.length), dtype=np.int64)
         start = 0
         for row, group in zip(out, groups, strict=True):

@@ -3,6 +3,8 @@
 It is nothing but the list of the method's requests, added up. Openings are counted by kind:
 
     fresh sums       Σ_K g(ŵ_t), one exact round each
+    group sums       the same over some of the kept peers only; those that a training in groups
+                     would have opened before are counted apart, and cost the recovery nothing
     stored sums      Σ_K g(w̄_t) of one round, or of a block of rounds
     directions       ĝ_t without its public part: a stored sum plus a combination of shared pairs
     dot products     single numbers: entries of A and u
@@ -90,6 +92,7 @@ class Ledger:
     """The peers that sent wrong shares in openings, and were found out."""
     _stored_individuals: set[int] = field(default_factory=set)
     """The rounds whose stored updates were looked at one by one, each counted once."""
+    _smallest_group: int | None = None
 
     @property
     def stored_bytes(self) -> int:
@@ -100,6 +103,8 @@ class Ledger:
         """Write down a request."""
         d = self.traffic.parameters
         match request:
+            case requests.Update(of=tuple(of)):
+                self._enter_group(request, len(of))
             case requests.Update(local=local):
                 self._open("fresh sums", 1, d + 1, self.traffic.exact_round_bytes)
                 self.exact_rounds += 1
@@ -115,6 +120,9 @@ class Ledger:
                 self._open("removed sums", 1, d + 1, self.traffic.opening_bytes)
             case requests.Evaluation():
                 self._open("evaluations", 1, NUMBERS, self.traffic.evaluation_bytes)
+            case requests.Individual(everybody=True):
+                count = self.kept + self.removed
+                self._open("individual", count, count * (d + 1), 0)
             case requests.Individual(at=None, round=t):
                 if t not in self._stored_individuals:
                     self._stored_individuals.add(t)
@@ -134,6 +142,18 @@ class Ledger:
                 self.gradient_evaluations += self._peers(of)
             case requests.Stepped(fallback=fallback):
                 self.fallback_rounds += fallback
+
+    def _enter_group(self, request: requests.Update, size: int) -> None:
+        """Write down a sum over `size` of the kept peers: they deal, and all help to open it."""
+        known = self._smallest_group
+        self._smallest_group = size if known is None else min(known, size)
+        if request.before:
+            self._open("group sums (training)", 1, self.traffic.parameters + 1, 0)
+            return
+        dealing = self.traffic.exact_round_bytes - self.traffic.opening_bytes
+        sent = self.traffic.opening_bytes + dealing * size // self.kept
+        self._open("group sums", 1, self.traffic.parameters + 1, sent)
+        self.gradient_evaluations += size * self._steps(request.local)
 
     def _steps(self, local: requests.LocalSteps | None) -> int:
         return self.local_steps if local is None else local.steps
@@ -168,6 +188,8 @@ class Ledger:
     def _of(self, kind: str) -> str:
         special = {
             "individual": "one peer",
+            "group sums": f"at least {self._smallest_group} kept peers together",
+            "group sums (training)": f"at least {self._smallest_group} kept peers together",
             "removed sums": "the removed peers together",
             "head sums (removed)": "the removed peers together",
             "head sums (all)": f"all {self.kept + self.removed} peers together",

@@ -13,7 +13,7 @@ Rules:
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -31,6 +31,7 @@ from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
 from pdlrecover.recovery import requests
 from pdlrecover.recovery.evaluation import NUMBERS
+from pdlrecover.recovery.removal import check_peers_in_sum
 from pdlrecover.recovery.requests import HeadSums, Individuals, Method, Request, Sum, Tally, Vector
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
@@ -115,6 +116,7 @@ class _MethodRun(Generic[HeldSum]):
         self._clear, self._sum_store, self._tallies = simulation.clear, sum_store, tallies
         most = max(map(len, self._simulated_peers.held_out), default=0)
         self.evaluations = Evaluations(most=most)
+        self._tolerance = simulation.scheme.quorums.tolerance
         traffic = Traffic(
             quorums=simulation.scheme.quorums,
             parameters=self._simulated_peers.updates.model.size,
@@ -173,22 +175,38 @@ class _MethodRun(Generic[HeldSum]):
                     "belongs to another run: delete it and train again"
                 )
             return self._past((t,))
-        with self.timed("gradient"):
+        timed = nullcontext if request.before else self.timed
+        with timed("gradient"):
             phase: Phase = "training" if self._record else "recovery"
-            groups = self._history.layout.cohorts if self._record else (self._kept,)
+            groups = self._history.layout.cohorts if self._record else (self._asked(request.of),)
             sums = self._simulated_peers.sums(
-                t, request.at, groups, phase, stream=request.stream, local=request.local
+                t,
+                request.at,
+                groups,
+                phase,
+                stream=request.stream,
+                local=request.local,
+                teacher=request.teacher,
             )
-        with self.timed("dealing"):
+        with timed("dealing"):
             dealt = self._sum_store.deal(sums)
             if self._record:
                 self._history.record(request.at, dealt)
-        with self.timed("opening"):
+        with timed("opening"):
             held = self._sum_store.total(self._sum_store.read(dealt, range(len(groups))))
-            self._fresh[t] = held
-            while len(self._fresh) > MAX_BUFFER:
-                self._fresh.popitem(last=False)
+            if request.of is None and request.teacher is None:
+                self._fresh[t] = held
+                while len(self._fresh) > MAX_BUFFER:
+                    self._fresh.popitem(last=False)
             return self._opened(held)
+
+    def _asked(self, of: tuple[int, ...] | None) -> tuple[int, ...]:
+        """Return these of the kept peers: on shares, enough of them to hide each."""
+        if of is None:
+            return self._kept
+        if not self._clear:
+            check_peers_in_sum(len(of), self._tolerance)
+        return tuple(self._kept[i] for i in of)
 
     def _past(self, rounds: tuple[int, ...]) -> Sum:
         """Open the stored sums of a block of rounds, added up."""
@@ -234,7 +252,7 @@ class _MethodRun(Generic[HeldSum]):
             at = self._history.models[request.round]
             everybody = range(self._simulated_peers.peers)
             return self._simulated_peers.individuals(
-                request.round, at, asked, "training", everybody
+                request.round, at, everybody if request.everybody else asked, "training", everybody
             )
         with self.timed("gradient"):
             return self._simulated_peers.individuals(

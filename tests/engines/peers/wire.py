@@ -226,9 +226,10 @@ class Setup:
             layers=self.model.layers,
             fresh=FreshStart.drawn(named(method, removed), self.model.redrawn),
             goal=history.models[-1] if self.held_out else None,
+            peers=self.peers,
+            kept=tuple(p for p in range(self.peers) if p not in removed),
         )
-        kept = [p for p in range(self.peers) if p not in removed]
-        context = self.context(peer, named(method, removed), kept)
+        context = self.context(peer, named(method, removed), run.kept)
         driver = self.driver(peer, context, methods.start(method, run, settings), history)
         return RunSession(driver, self.stores[peer])
 

@@ -95,7 +95,8 @@ def test_a_record_from_before_there_were_evaluations_is_gone_on_with(tmp_path):
 
 @pytest.mark.slow
 def test_a_record_has_everything_that_is_promised(tmp_path):
-    result = run(replace(SMALL, methods=small.PRIVATE, clear=False), tmp_path)
+    config = replace(SMALL, methods=small.PRIVATE, clear=False, colluders=1)
+    result = run(config, tmp_path)
     written = json.loads((tmp_path / "result.json").read_text())
     assert read_result(written) == result
     assert {"config", "seed", "versions", "commit", "methods", "digest"} <= set(written)

@@ -14,7 +14,16 @@ from pdlrecover.engines.sum_store import Faults
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
-from pdlrecover.recovery.methods import BASELINES, Settings, check, check_plan, starts_afresh
+from pdlrecover.recovery.groups import check_sizes
+from pdlrecover.recovery.methods import (
+    BASELINES,
+    Settings,
+    check,
+    check_plan,
+    entry_of,
+    starts_afresh,
+    varied,
+)
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule
@@ -158,6 +167,11 @@ class Config:
         for method in self.methods:
             check(method, clear=self.clear)
             check_plan(method, self.settings, rounds=self.rounds, removed=len(self.removed))
+            groups = entry_of(method).groups(varied(method, self.settings))
+            if not self.clear and groups > 1:
+                check_sizes(
+                    groups, peers=self.peers, removed=self.removed, tolerance=self.tolerance
+                )
         if self.clear and (self.absent or self.lying):
             raise PlanError("absent and lying peers need shares; leave --clear out")
         if self.kept < self.absent + self.lying or self.lying > self.tolerance.liars:

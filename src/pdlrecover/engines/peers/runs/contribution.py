@@ -69,7 +69,13 @@ class Contribution:
     def __call__(self, asked: Update, phase: Phase = "training") -> Integers:
         """Return the d + 1 integers of this peer's update at a model, and of its weight."""
         own: Integers = self._dealers.sums(
-            asked.round, asked.at, [[0]], phase, stream=asked.stream, local=asked.local
+            asked.round,
+            asked.at,
+            [[0]],
+            phase,
+            stream=asked.stream,
+            local=asked.local,
+            teacher=asked.teacher,
         )[0]
         return own
 

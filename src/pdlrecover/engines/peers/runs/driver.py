@@ -176,6 +176,11 @@ class Driver:
                 raise PlanError(f"nothing answers a {type(request).__name__}")
 
     def _update(self, request: r.Update) -> Task:
+        if request.of is not None:
+            raise PlanError(
+                "this method asks for sums over some of the kept peers, and between peers all deal "
+                "in every round; choose another method"
+            )
         self.round, self.at = request.round, request.at.copy()
         if self._was_trained(request):
             self._check_stored((request.round,), "fresh sums")
@@ -186,7 +191,9 @@ class Driver:
             scheme=self.context.scheme,
             length=self._code.length,
             round=request.round,
-            asked=_digest("update", [request.round, *_differing(request)], request.at),
+            asked=_digest(
+                "update", [request.round, *_differing(request)], request.at, *_teachers(request)
+            ),
             least_dealers=self._least,
             compute=lambda: self._contribute(request),
         )
@@ -216,7 +223,7 @@ class Driver:
 
     def _was_trained(self, request: r.Update) -> bool:
         """Say whether the training opened these very updates, and they are stored."""
-        if _differing(request):
+        if _differing(request) or request.teacher is not None:
             return False
         if self._history is None or request.round >= len(self._history):
             return False
@@ -348,6 +355,12 @@ def _differing(request: r.Update) -> list[int]:
     local = request.local or r.LocalSteps(steps=0, rate=0.0)
     rate = int(np.array(local.rate).view(np.int64))
     return [request.stream, local.steps, rate]
+
+
+def _teachers(request: r.Update) -> list[np.ndarray]:
+    """Return the vectors that an update is asked for with besides the model."""
+    teacher = request.teacher
+    return [] if teacher is None else [np.array([teacher.temperature]), *teacher.models]
 
 
 def _digest(kind: str, numbers: Sequence[int], *arrays: np.ndarray) -> bytes:

@@ -127,6 +127,8 @@ class RunFactory:
             layers=self._flat.layers,
             fresh=FreshStart.drawn(proposal.digest, self._first_weights) if afresh else None,
             goal=self._goal(proposal),
+            peers=self.peers,
+            kept=tuple(removal.kept),
         )
         method = methods.start(proposal.method, original, settings)
         context = self.context(proposal.digest, removal.kept)
