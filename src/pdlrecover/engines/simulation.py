@@ -34,7 +34,7 @@ from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
 Observer = Callable[[requests.Stepped], None]
-Answer = Sum | Vector | Individuals | HeadSums | Integers | float
+Answer = Sum | tuple[Sum, ...] | Vector | Individuals | HeadSums | Integers | float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,6 +134,8 @@ class _MethodRun(Generic[HeldSum]):
                 return self._update(request)
             case requests.Past(rounds=rounds):
                 return self._past(rounds)
+            case requests.PastBlocks(blocks=blocks):
+                return tuple(map(self._past, blocks))
             case requests.Dots():
                 return self._dots(request)
             case requests.Direction():
