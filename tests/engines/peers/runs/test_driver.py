@@ -1,3 +1,4 @@
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ from wire import FEDERATION, OPENED_PAIRS, SETTINGS, TRAINING, Setup, Wire, same
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.protocol.effects import Note
 from pdlrecover.engines.peers.runs.archive import Archive
+from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.errors import PlanError
 from pdlrecover.history import VaultLayout
 
@@ -75,6 +77,39 @@ def test_opened_pairs_take_one_step_besides_the_exact_rounds(setting):
     opened = driver.participation.record(driver.ledger).opened["stored sums"]
     assert opened.openings == 5  # pairs of rounds 1, 2 and 7; blocks 3 to 6 and 8 to 10
     assert opened.of == "4 kept peers together"
+
+
+@pytest.mark.parametrize("away", [None, 1, 2])
+def test_sums_of_the_kept_follow_from_those_of_the_removed(away, monkeypatch):
+    """Whichever are opened, also where a removed or a kept peer missed rounds of the training."""
+    models, setup = [], Setup(6, TOLERANCE)
+    wire = Wire()
+    network = setup.train(wire, rounds=ROUNDS, run=False)
+    network.run(done=lambda: network.sessions[0].protocol.step >= 3)
+    wire.cut = set() if away is None else {away}
+    network.run(done=lambda: network.sessions[0].protocol.step >= 8)
+    wire.cut.clear()
+    network.run()
+    for instead in (False, True):
+        monkeypatch.setattr(Driver, "_reads_removed", lambda _, instead=instead: instead)
+        stores, setup.stores = setup.stores, copy.deepcopy(setup.stores)
+        recovered = setup.recover(network, (1,), settings=OPENED_PAIRS)
+        models.append(same_models(recovered))
+        assert not recovered.blames
+        assert recovered.sessions[0].driver.ledger.openings["stored sums"]
+        setup.stores = stores
+    np.testing.assert_array_equal(*models)
+
+
+@pytest.mark.parametrize(("removed", "reads"), [((1, 4), False), ((1,), True)])
+def test_the_shares_of_fewer_dealers_are_read(setting, removed, reads):
+    setup, network, simulation = setting
+    recovered = setup.recover(network, removed, settings=OPENED_PAIRS, method="pdlrecover:period=6")
+    assert recovered.sessions[0].driver._reads_removed() is reads
+    expected = simulation.recover(
+        removed, "pdlrecover:period=6", reason="malicious", settings=OPENED_PAIRS
+    )
+    np.testing.assert_array_equal(same_models(recovered), expected.weights)
 
 
 def named_run(network):

@@ -15,6 +15,9 @@ Rules:
 - A recovery that asks for updates at a model and round of the training itself, as every one does at
   the start, is answered from the stored sum: nobody's update is opened twice, in two sums. That
   lasts until the two models part: after the first round in which a removed peer dealt.
+- Many stored sums at once are read off the disk of every peer. Where fewer are removed than kept,
+  the removed peers' sums are opened instead, and taken out of the sums over all that the training
+  opened: with these public, either tells the other.
 - A peer that lacks a share that a step needs does not answer in it; where several sums are opened
   at once, it answers for the others.
 """
@@ -192,18 +195,48 @@ class Driver:
     def _past_blocks(self, blocks: tuple[tuple[int, ...], ...]) -> Task:
         for rounds in blocks:
             self._check_stored(rounds, "stored sums")
-        kept, count = set(self.context.peers), len(blocks)
-        self._decode = lambda opened: tuple(
-            encoding.decode_sum(self._code, each) for each in opened.reshape(count, -1)
-        )
+        kept, count, instead = set(self.context.peers), len(blocks), self._reads_removed()
+        of = set(range(self.context.scheme.quorums.peers)) - kept if instead else kept
+
+        def decode(opened: Integers) -> tuple[r.Sum, ...]:
+            sums = opened.reshape(count, -1)
+            if instead:
+                sums = np.stack([self._trained(rounds) for rounds in blocks]) - sums
+            return tuple(encoding.decode_sum(self._code, each) for each in sums)
+
+        def share(rounds: Sequence[int]) -> Elements | None:
+            dealt = [t for t in rounds if self._dealers(t) & of]
+            nothing = np.zeros(
+                self.context.scheme.quorums.blocks(self._code.length), dtype=np.int64
+            )
+            return self._stored_total(dealt, of) if dealt else nothing
+
+        self._decode = decode
+        numbers = [n for rounds in blocks for n in (len(rounds), *rounds)]
         return StoredSums(
             scheme=self.context.scheme,
             length=self._code.length,
             round=self.round,
-            asked=_digest("past blocks", [n for rounds in blocks for n in (len(rounds), *rounds)]),
+            asked=_digest("past blocks", [instead, *numbers]),
             count=count,
-            shares=lambda: [self._stored_total(rounds, kept) for rounds in blocks],
+            shares=lambda: [share(rounds) for rounds in blocks],
         )
+
+    def _reads_removed(self) -> bool:
+        """Say whether removed peers' shares and a round's sum are less to read than kept peers'.
+
+        A sum is as large as the shares of so many dealers as a block has secrets.
+        """
+        quorums, kept = self.context.scheme.quorums, len(self.context.peers)
+        return quorums.peers - kept + quorums.packing < kept
+
+    def _trained(self, rounds: Sequence[int]) -> Integers:
+        """Return what the training opened in these rounds, added up."""
+        log = self._store.log(self._history or self.context.run)
+        total = np.zeros(self._code.length, dtype=np.int64)
+        for t in rounds:
+            total += log[t].values
+        return total
 
     def _direction(self, request: r.Direction) -> Task:
         self._check_stored(request.rounds, "directions")
