@@ -7,7 +7,7 @@ import simulated
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.batch.cache import cached, run_cells
-from pdlrecover.experiments.experiment.result import Result
+from pdlrecover.experiments.experiment.result import Curve, Result
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import REPRODUCTIONS, paper
 from pdlrecover.experiments.reproductions.attacks import needed, rivals
@@ -352,3 +352,26 @@ def test_the_papers_text_stands_beside_the_counts():
     assert paper.by_count("mnist", "poisoned", 50, left=False) is None
     assert paper.by_count("mnist", "historical", 50, left=True) == 0.75
     assert paper.by_count("digits", "historical", 50, left=True) is None
+
+
+def test_a_curve_that_is_not_recorded_is_kept_if_it_ends_where_the_runs_do():
+    one = REPRODUCTIONS["figure-leaver-curves"]
+    cells = one.cells(QUICK)
+
+    def results(**changes):
+        methods = {name: simulated.entry(0.9) for name in ("poisoned", *cells[0].methods)}
+        return Results(
+            Result(config=cell, seed=cell.seed, methods={**methods, **changes}) for cell in cells
+        )
+
+    def shown(document):
+        return [series.name for figure in document.figures for series in figure.series]
+
+    without = Curve(round=[], accuracy=[], attack_success=[])
+    same, other = (replace(simulated.entry(reached), curve=without) for reached in (0.9, 0.91))
+    whole = one.document(QUICK, results())
+    assert one.document(QUICK, results(auto=same), whole) == whole
+    lost = one.document(QUICK, results(auto=other), whole)
+    assert [name for name in shown(whole) if name not in shown(lost)] == ["auto"]
+    assert lost.summary[-1] == "Numbers, but no curves are recorded of auto."
+    assert shown(one.document(QUICK, results(auto=same))) == shown(lost)

@@ -120,10 +120,13 @@ class Results(tuple[Result, ...]):
         )
 
     def curve(self, method: str, rate: RateName = "accuracy") -> Series | None:
-        """Return a method's curve over the rounds that all these results have, in percent."""
+        """Return a method's curve over the rounds that all these results have, in percent.
+
+        None if any of them has no curve, as recorded runs have none.
+        """
         curves = [(one.curve.round, getattr(one.curve, rate)) for one in self.entries(method)]
-        values = [dict(zip(*c, strict=True)) for c in curves if c[1] and None not in c[1]]
-        if not values:
+        values = [dict(zip(*c, strict=True)) for c in curves if None not in c[1]]
+        if not all(values) or not values:
             return None
         common = sorted(set.intersection(*(set(each) for each in values)))
         columns = [[100 * each[t] for each in values] for t in common]

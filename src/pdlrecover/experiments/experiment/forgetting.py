@@ -59,13 +59,27 @@ def with_forgetting(methods: dict[str, MethodResult]) -> dict[str, MethodResult]
     retrain = methods.get(REFERENCE)
     if retrain is None:
         return methods
+    original = methods.get(POISONED)
     found = {}
     for name, one in methods.items():
-        share = remembered(one, methods[POISONED], retrain) if is_scored(name) else None
-        mine, least = one.attack_success, retrain.attack_success
-        above = None if mine is None or least is None else mine - least
-        found[name] = replace(one, remembered=share, attack_success_above_retrain=above)
-    return found
+        told = original is not None and is_scored(name)
+        share = remembered(one, original, retrain) if told and original else None
+        found[name] = replace(one, remembered=share)
+    return with_success_above(found)
+
+
+def with_success_above(methods: dict[str, MethodResult]) -> dict[str, MethodResult]:
+    """Return the results with the backdoor's success above that of retraining, if that is there."""
+    retrain = methods.get(REFERENCE)
+    least = None if retrain is None else retrain.attack_success
+
+    def above(mine: float | None) -> float | None:
+        return None if mine is None or least is None else mine - least
+
+    return {
+        name: replace(one, attack_success_above_retrain=above(one.attack_success))
+        for name, one in methods.items()
+    }
 
 
 def is_scored(name: str) -> bool:

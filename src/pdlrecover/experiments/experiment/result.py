@@ -36,7 +36,10 @@ NEEDED = (
     "clear",
 )
 """The settings that every result has; others have been added later."""
-LEFT_OUT = ("rounds_from_history", "borrowed_from", "diverged", "clipped_updates", "processor")
+LEFT_OUT = (
+    *("rounds_from_history", "borrowed_from", "diverged", "clipped_updates", "processor"),
+    *("opened", "dataset_note"),
+)
 """What is not written where it is None."""
 
 RateName = Literal["accuracy", "attack_success"]
@@ -107,6 +110,8 @@ class MethodNumbers(Scores):
     """The key of the cached run that this was copied from."""
     diverged: str | None = None
     """Why the method was stopped."""
+    opened: dict[str, Openings] | None = None
+    """By kind; None in records of versions that did not write it."""
 
     @property
     def processor_seconds(self) -> float:
@@ -121,7 +126,9 @@ class MethodResult(MethodNumbers):
     """All that a result says of one method."""
 
     opened: dict[str, Openings]
+    """By kind; empty if it is not known, since every method opens something."""
     curve: Curve
+    """Without points if it is not known."""
     liars: list[int] = field(default_factory=list)
 
 

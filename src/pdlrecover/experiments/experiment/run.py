@@ -9,6 +9,8 @@ Rules:
 - The -k methods get as many exact rounds as PDLRecover has used. So it is run with them, asked for
   or not, unless they are given `rounds=`: their results do not depend on what was run before.
 - A method that diverges gets the accuracy of the last model it reached, and the entry says so.
+- Methods that see nothing of the original run need none: with `original=False` it is not trained
+  unless another method is asked for, and the result is without it.
 - Noise that a method adds is a function of the seed, so that a result can be repeated.
 - Rates are fractions of 1. Seconds are the engine's: evaluation and progress are not in them.
 """
@@ -48,13 +50,14 @@ def run(
     config: Config,
     out: Path,
     *,
+    original: bool = True,
     data_dir: Path | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
     out.mkdir(parents=True, exist_ok=True)
     result = stored(config, out) or _fresh(config)
-    if is_done(result, config):
+    if is_done(result, config, original=original):
         return result
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
     try:
@@ -67,11 +70,15 @@ def run(
         world.federation.history.discard()
         raise
     result = _write(out, replace(result, config=config, complete=False))
-    result = _write(out, _train(world, out, result, progress))
-    for name in _ordered(config.methods):
-        if name not in result.methods:
-            found = _recover(world, name, out, result, progress)
-            result = _write(out, replace(result, methods={**result.methods, name: found}))
+    missing = [name for name in _ordered(config.methods) if name not in result.methods]
+    if original or needs_original(missing):
+        result = _write(out, _train(world, out, result, progress))
+    else:
+        world.federation.plan(config.rounds, config.learning_rate, optimizer=config.optimizer)
+        result = replace(result, dataset_note=world.dataset.note)
+    for name in missing:
+        found = _recover(world, name, out, result, progress)
+        result = _write(out, replace(result, methods={**result.methods, name: found}))
     methods = dict(result.methods)
     if REFERENCE in methods:
         retrained = _kept(out, REFERENCE)
@@ -89,9 +96,15 @@ def begin(config: Config, out: Path, methods: dict[str, MethodResult]) -> None:
     _write(out, replace(_fresh(config), methods=methods))
 
 
-def is_done(result: Result, config: Config) -> bool:
+def is_done(result: Result, config: Config, *, original: bool = True) -> bool:
     """Say whether a result has all that is asked for."""
-    return result.complete and all(name in result.methods for name in config.methods)
+    asked = (*config.methods, *((POISONED,) if original else ()))
+    return result.complete and all(name in result.methods for name in asked)
+
+
+def needs_original(methods: Sequence[str]) -> bool:
+    """Say whether any of these methods uses more of the original run than its first weights."""
+    return any(entry_of(name).sees != "nothing" for name in methods)
 
 
 def _ordered(methods: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from pdlrecover.experiments.analysis.promises import gap, points
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.document import Row
+from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import (
     BLOCKS,
@@ -82,15 +83,18 @@ def _row(dataset: str, method: str, of: Results) -> Row:
 
 def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Reproduction:
     def write(draft: Draft, results: Results) -> None:
-        scale = draft.scale
+        scale, missing = draft.scale, dict[str, None]()
         for dataset in scale.datasets:
             of = results.where(dataset=dataset)
             for rate, label in rates(attack).items():
+                title = f"{dataset}: {label} by round"
+                lines = {m: draft.curve(of, m, rate, title) for m in (POISONED, *methods)}
+                missing |= dict.fromkeys(m for m, line in lines.items() if line is None)
                 draft.figure(
-                    f"{dataset}: {label} by round",
+                    title,
                     "round of the method",
                     label,
-                    [s for m in (POISONED, *methods) if (s := of.curve(m, rate)) is not None],
+                    [line for line in lines.values() if line is not None],
                     note="Mean over seeds, with its standard deviation.",
                 )
         draft.summary = [
@@ -98,6 +102,9 @@ def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Rep
             "How each method's model gets better, round by round, without "
             f"{scale.typical} of {scale.peers} peers.",
         ]
+        if missing:
+            said = f"Numbers, but no curves are recorded of {listed(list(missing))}."
+            draft.summary.append(said)
 
     return Reproduction(
         name=name,
