@@ -260,6 +260,19 @@ class Federation:
         )
         return self._trained(result)
 
+    def reference(
+        self, remove: Sequence[int], number: int, observer: Observer | None = None
+    ) -> Vector:
+        """Retrain without these peers from other first weights, with other minibatches.
+
+        It shows what models come to that never saw these peers' data; it opens sums as any
+        retraining does, so it is for simulations.
+        """
+        kept = [p for p in range(self.simulated_peers.peers) if p not in remove]
+        fresh, run = self._fresh_start(kept, f"reference {number}"), self.original
+        method = train(fresh.first, run.optimizer, range(run.rounds), stream=fresh.stream)
+        return self._simulation.drive(method, kept=kept, observer=observer).model
+
     def check_removal(
         self, remove: Sequence[int], reason: Reason = "left", *, accept_differencing: bool = False
     ) -> list[int]:

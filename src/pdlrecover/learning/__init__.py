@@ -3,7 +3,7 @@
 from pdlrecover.learning.batches import Batches
 from pdlrecover.learning.datasets import Dataset, load
 from pdlrecover.learning.downloads import download
-from pdlrecover.learning.evaluation import accuracy, mean_loss, predictions
+from pdlrecover.learning.evaluation import accuracy, confidences, mean_loss, predictions
 from pdlrecover.learning.flat_model import FlatModel, Weights
 from pdlrecover.learning.heads import LinearHead, one_vs_rest
 from pdlrecover.learning.updates import LocalTraining, Updates, clip, data_weights, gradients
@@ -18,6 +18,7 @@ __all__ = [
     "Weights",
     "accuracy",
     "clip",
+    "confidences",
     "data_weights",
     "download",
     "gradients",

@@ -6,7 +6,9 @@ always naming one class.
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from pdlrecover.errors import DataError
@@ -33,6 +35,15 @@ def mean_loss(model: FlatModel, w: Weights, x: torch.Tensor, y: torch.Tensor) ->
         total += float(cross_entropy(logits, y[start:end], reduction="sum"))
         start = end
     return total / len(y)
+
+
+def confidences(
+    model: FlatModel, w: Weights, x: torch.Tensor, y: torch.Tensor
+) -> NDArray[np.float64]:
+    """Return the probability that the model gives to each sample's own class."""
+    each = [logits.double().softmax(dim=1) for logits in _logits(model, w, x)]
+    found: NDArray[np.float64] = torch.cat(each).gather(1, y[:, None])[:, 0].numpy()
+    return found
 
 
 def _logits(model: FlatModel, w: Weights, x: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import simulated
 
@@ -121,7 +122,8 @@ def entry(accuracy, success, exact, remembered=0.0, **more):
         "attack_success_above_retrain": success,
         "gradient_evaluations": 160 * exact,
         "held_out_loss": 1.0,
-        "removed_loss": 1.0 - 0.05 * remembered,
+        "excess": 0.05 * remembered,
+        "excess_error": 0.001,
         "seconds": simulated.seconds(float(exact)),
         "commit": "abc",
         **more,
@@ -175,6 +177,7 @@ def test_other_settings_change_what_they_name_and_nothing_else():
         (entry(0.90, 0.01, 120), False, False),
         (entry(0.90, None, 80, 0.2), True, True),
         (entry(0.90, None, 80, 0.4), True, False),
+        (entry(0.90, None, 80, 0.4, excess_error=0.003), True, True),
         (entry(0.90, None, 80, 0.4), False, True),
         (entry(0.90, 0.01, 80, diverged="it grew"), False, False),
     ],
@@ -189,11 +192,11 @@ def test_what_is_remembered_is_measured_over_all_seeds_together():
     first = cell(0, auto=entry(0.9, None, 40, 0.1))
     second = cell(1, auto=entry(0.9, None, 40, 0.5))
     found = Results([first, second]).remembered("auto")
-    assert (found.value, found.count) == (pytest.approx(0.3), 2)
-    assert found.spread == pytest.approx(0.2828, abs=1e-3)
-    hardly = replace(first.methods["poisoned"], removed_loss=0.99)
+    assert found.value == pytest.approx(0.3)
+    assert found.error == pytest.approx(np.hypot(0.001, 0.3 * 0.001) / np.sqrt(2) / 0.05)
+    hardly = replace(first.methods["poisoned"], excess=0.001)
     second.methods["poisoned"] = hardly  # counts for little
-    assert Results([first, second]).remembered("auto").value == pytest.approx(0.03 / 0.06)
+    assert Results([first, second]).remembered("auto").value == pytest.approx(0.03 / 0.051)
     first.methods["poisoned"] = hardly
     assert Results([first, second]).remembered("auto") is None
     del second.methods["auto"]
@@ -267,7 +270,7 @@ def test_the_cheapest_plan_is_one_that_keeps_the_promises():
 
 def test_no_plan_is_called_cheap_where_forgetting_cannot_be_measured():
     record = cell(left=True, historical=entry(0.9, None, 0))
-    record.methods["poisoned"] = replace(record.methods["poisoned"], removed_loss=0.999)
+    record.methods["poisoned"] = replace(record.methods["poisoned"], excess=0.0019)
     document = REPRODUCTIONS["frontier"].document(FULL, Results([record]))
     assert document.summary[-1] == (
         "mnist, Adam, leavers: the original remembers too little for forgetting to be measured."

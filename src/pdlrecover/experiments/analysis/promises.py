@@ -2,11 +2,13 @@
 
 Over the seeds of one setting: the mean accuracy at most half a point below retraining's, the
 backdoor's mean success at most two points above retraining's, and no more exact rounds than are
-allowed. Where honest peers left, what is remembered must be at most 0.3, if it can be measured.
+allowed. Where honest peers left, what is remembered must not be surely above 0.3, if it can be
+measured: a promise is broken if it is above that by more than two standard errors.
 A method that diverged with any seed keeps nothing.
 """
 
 from pdlrecover.experiments.analysis.results import Mean, Results
+from pdlrecover.experiments.experiment.forgetting import SURE
 from pdlrecover.experiments.experiment.result import RateName
 from pdlrecover.recovery.methods import REFERENCE
 
@@ -30,7 +32,7 @@ def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | Non
         and lost.value >= -ACCURACY_MARGIN
         and (more is None or more.value <= BACKDOOR_MARGIN)
         and exact.value <= allowed
-        and (kept is None or kept.value <= REMEMBERED)
+        and (kept is None or kept.value - SURE * kept.error <= REMEMBERED)
     )
 
 

@@ -99,6 +99,10 @@ class Config:
     accept_differencing: bool = False
     """Remove leavers even if they are too few to hide each other's updates."""
 
+    references: int = 2
+    """Where peers left and retrain is run: how many more retrainings, from other first weights,
+    tell what a model would know that never saw their data; 0 measures nothing."""
+
     clear: bool = False
     """Skip dealing and opening: the same numbers, faster."""
     colluders: int | None = None
@@ -115,7 +119,8 @@ class Config:
     """How much the history may take on disk, in GB."""
 
     def __post_init__(self) -> None:
-        counts = ("malicious", "undetected", "accused", "leavers", "absent", "lying", "seed")
+        people = ("malicious", "undetected", "accused", "leavers", "absent", "lying")
+        counts = (*people, "seed", "references")
         for name, least in (("peers", 2), ("rounds", 1), *((name, 0) for name in counts)):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")

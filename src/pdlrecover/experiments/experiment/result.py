@@ -38,7 +38,7 @@ NEEDED = (
 """The settings that every result has; others have been added later."""
 LEFT_OUT = (
     *("rounds_from_history", "borrowed_from", "diverged", "clipped_updates", "processor"),
-    *("opened", "dataset_note"),
+    *("opened", "dataset_note", "excess", "excess_error", "remembered_error"),
 )
 """What is not written where it is None."""
 
@@ -104,7 +104,14 @@ class MethodNumbers(Scores):
     commit: str | None = None
     rounds_from_history: int | None = None
     """Of the original run: how many rounds an earlier, interrupted run had done."""
+    excess: float | None = None
+    """How much surer it is of the removed peers' data than a model that never saw it; None if that
+    was not measured."""
+    excess_error: float | None = None
+    """Its standard error."""
     remembered: float | None = None
+    """The excess as a share of the original's; earlier versions wrote another measure here."""
+    remembered_error: float | None = None
     attack_success_above_retrain: float | None = None
     borrowed_from: str | None = None
     """The key of the cached run that this was copied from."""

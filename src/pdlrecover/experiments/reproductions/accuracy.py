@@ -29,8 +29,7 @@ def _table_3(draft: Draft, results: Results) -> None:
     draft.table(
         f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
         [_row(name, method, of) for name, of in by_dataset.items() for method in (POISONED, *ALL)],
-        note="Backdoor success is what the trigger achieves on clean test samples. Remembered: the "
-        "original model is 1, retraining is 0; – where the original remembers too little to tell. "
+        note="Backdoor success is what the trigger achieves on clean test samples. "
         "Exact rounds: gradients that the kept peers computed, as rounds of all of them; certified "
         f"removal's are over all of a peer's data, the others' over a minibatch. {BLOCKS}",
         paper="paper (%)",
@@ -75,7 +74,7 @@ def _row(dataset: str, method: str, of: Results) -> Row:
         "method": method,
         "accuracy": of.accuracy(method),
         "paper": None if published is None else round(100 * published, 1),
-        **measured(of, method, "backdoor", "above_retrain", "remembered"),
+        **measured(of, method, "backdoor", "above_retrain"),
         "exact_rounds": number(of.exact_rounds(method), 0),
         "individual": "yes" if of.individual_openings(method) else "no",
     }

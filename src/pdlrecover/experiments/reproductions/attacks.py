@@ -146,10 +146,9 @@ def _write(draft: Draft, results: Results) -> None:
         "Every method under every attack",
         rows,
         note="holds: within 0.5 points of retraining, backdoor at most 2 points above it, exact "
-        "rounds at most what is allowed, and remembered at most 0.3 where honest peers left and it "
-        "can be measured (after SGD with normal minibatches the original itself remembers too "
-        f"little). {BLOCKS} Under {WAITING} retraining is attacked, too: there is no clean model "
-        "to compare with.",
+        "rounds at most what is allowed, and remembered not more than two standard errors above "
+        f"0.3 where honest peers left and it can be measured. {BLOCKS} Under {WAITING} retraining "
+        "is attacked, too: there is no clean model to compare with.",
         spread="spread of that",
         above_retrain="above retrain (points)",
         allowed_here="allowed by the need here",

@@ -17,7 +17,7 @@ from typing import Any
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results, work
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.forgetting import is_scored
+from pdlrecover.experiments.experiment.forgetting import Estimate, is_scored
 from pdlrecover.experiments.experiment.result import MethodResult, NumberName
 from pdlrecover.experiments.report.document import Row, Series
 from pdlrecover.experiments.report.format import listed
@@ -150,22 +150,25 @@ def _panels(attack: str) -> list[tuple[NumberName | None, str, float]]:
 def _draw(draft: Draft, title: str, of: Results, attack: str, methods: tuple[str, ...]) -> None:
     for shown, label, factor in _panels(attack):
         for effort, (axis, _) in EFFORTS.items():
-            families: dict[str, list[tuple[float, float, str]]] = {}
+            families: dict[str, list[tuple[float, float, float | None, str]]] = {}
             for name in methods:
                 y = of.remembered(name) if shown is None else of.mean(name, shown)
                 x = _effort(of, name, effort)
                 if y is not None and x is not None:
                     family, _, plan = name.partition(":")
-                    families.setdefault(family, []).append((x, factor * y.value, plan))
+                    error = y.error if isinstance(y, Estimate) else None
+                    families.setdefault(family, []).append((x, factor * y.value, error, plan))
             series = [
                 Series(
                     name=family,
-                    x=[x for x, _, _ in sorted(points)],
-                    y=[y for _, y, _ in sorted(points)],
-                    labels=[plan for _, _, plan in sorted(points)],
+                    x=[x for x, *_ in points],
+                    y=[y for _, y, *_ in points],
+                    spread=[error for *_, error, _ in points] if shown is None else None,
+                    labels=[plan for *_, plan in points],
                     points=True,
                 )
-                for family, points in families.items()
+                for family, found in families.items()
+                for points in [sorted(found, key=lambda each: each[:2])]
             ]
             draft.figure(f"{title}: {label} by {axis}", axis, label, series)
 

@@ -38,7 +38,7 @@ MEASURES: dict[str, Callable[[Results, str], Cell]] = {
     "worst_seed": lambda of, method: points(min(gaps(of, method), default=None)),
     "backdoor": lambda of, method: percent(of.mean(method, "attack_success")),
     "above_retrain": lambda of, method: points(above(of, method), 1),
-    "remembered": lambda of, method: number(of.remembered(method)),
+    "remembered": lambda of, method: str(of.remembered(method) or "") or None,
     "exact_rounds": lambda of, method: number(of.mean(method, "exact_rounds"), 1),
 }
 """What rows say of a method, by key."""

@@ -95,7 +95,7 @@ def _reached(of: Results, methods: tuple[str, ...]) -> str:
 def _row(setting: Setting, scale: Scale, of: Results, method: str) -> Row:
     verdict = holds(of, method, math.inf, left=False)
     judged = scale.promised and method not in (POISONED, REFERENCE)
-    shown = ("accuracy", "minus_retrain", "backdoor", "above_retrain", "remembered")
+    shown = ("accuracy", "minus_retrain", "backdoor", "above_retrain")
     return {
         "setting": setting.name,
         "dataset": of[0].config.dataset,

@@ -86,7 +86,7 @@ def _row(dataset: str, missed: float, accused: float, of: Results, method: str) 
         "accused": round(100 * accused),
         "method": method,
         **measured(of, method, "accuracy", "minus_retrain", "backdoor", "above_retrain"),
-        **measured(of, method, "remembered", "exact_rounds"),
+        **measured(of, method, "exact_rounds"),
     }
 
 
