@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import simulated
 
+from pdlrecover.engines.ledger import PARTS, Seconds
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.batch.cache import cached, run_cells
@@ -378,3 +379,21 @@ def test_a_curve_that_is_not_recorded_is_kept_if_it_ends_where_the_runs_do():
     assert [name for name in shown(whole) if name not in shown(lost)] == ["auto"]
     assert lost.summary[-1] == "Numbers, but no curves are recorded of auto."
     assert shown(one.document(QUICK, results(auto=same))) == shown(lost)
+
+
+def test_one_peers_time_has_its_own_gradients_and_all_of_the_rest():
+    def spent(gradient, dealing, opening, estimation):
+        parts = dict(zip(PARTS, (gradient, dealing, opening, estimation), strict=True))
+        return Seconds(**parts, total=sum(parts.values()), processor=sum(parts.values()))
+
+    retrain = entry(0.9, 0.0, 1000, seconds=spent(160.0, 14.0, 5.0, 0.0))
+    ours = entry(0.9, 0.0, 100, seconds=spent(16.0, 1.0, 4.0, 4.9))
+    clear = cell(optimizer="sgd", retrain=retrain, pdlrecover=ours)
+    shared = replace(clear, config=replace(clear.config, clear=False))
+    document = REPRODUCTIONS["table-1"].document(FULL, Results([clear, shared]))
+    first, second = document.tables[0].by_key()
+    assert (second["retrain_peer_seconds"], second["pdlrecover_peer_seconds"]) == (20.0, 10.0)
+    assert second["peer_ratio"] == 0.5
+    assert second["ratio"] == first["ratio"] == round(25.9 / 179, 3)
+    assert first["peer_ratio"] is None, "in the clear nothing is dealt or opened"
+    assert document.summary[0].startswith("For one peer PDLRecover on shares takes 0.50 to 0.50")

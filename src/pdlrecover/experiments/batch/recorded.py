@@ -28,6 +28,9 @@ from pdlrecover.experiments.experiment.result import (
 )
 from pdlrecover.experiments.experiment.run import needs_original
 
+NAMED = 4
+"""How many of the methods that are missing are named."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
@@ -92,7 +95,11 @@ class Recorded:
 def lacking(configs: Sequence[Config], recorded: Recorded) -> str:
     """Say what is not recorded of these runs, by method; nothing if they are complete."""
     counts = Counter(name for config in configs for name in recorded.missing(config))
-    return ", ".join(f"{name} of {count} runs" for name, count in counts.items())
+    if counts[POISONED] == len(configs):
+        return f"all {len(configs)} runs" if configs else ""
+    named = [f"{name} of {count} runs" for name, count in counts.most_common(NAMED)]
+    more = [f"{len(counts) - NAMED} more methods"] if len(counts) > NAMED else []
+    return ", ".join([*named, *more])
 
 
 def _result(one: MethodNumbers) -> MethodResult:

@@ -89,15 +89,17 @@ def _cells(scale: Scale) -> list[Config]:
     ]
 
 
-def modelled_seconds(one: MethodResult, peers: int) -> float:
-    """Return the time of one peer on a network, by the costs above."""
+def modelled_seconds(one: MethodResult, peers: int) -> float | None:
+    """Return the time of one peer on a network, by the costs above; None if it is not recorded."""
+    if not one.opened:
+        return None
     counts = {kind: opened.openings for kind, opened in one.opened.items()}
     openings = sum(counts.get(kind, 0) for kind in VECTORS)
     trips = counts.get("directions", 0) if "dot products" in counts else 0
     return EXACT_SECONDS * work(one, peers) + OPENING_SECONDS * openings + TRIP_SECONDS * trips
 
 
-EFFORTS: dict[str, tuple[str, Callable[[MethodResult, int], float]]] = {
+EFFORTS: dict[str, tuple[str, Callable[[MethodResult, int], float | None]]] = {
     "exact_rounds": ("exact rounds", work),
     "modelled_seconds": ("modelled seconds", modelled_seconds),
     "seconds": ("measured seconds", lambda one, peers: one.processor_seconds),
@@ -176,7 +178,8 @@ def _draw(draft: Draft, title: str, of: Results, attack: str, methods: tuple[str
 def _effort(of: Results, name: str, effort: str) -> float | None:
     _, spent = EFFORTS[effort]
     values = [spent(r.methods[name], r.config.kept) for r in of if name in r.methods]
-    return sum(values) / len(values) if values else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _row(of: Results, name: str) -> Row:

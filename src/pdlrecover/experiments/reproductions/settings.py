@@ -108,8 +108,10 @@ def _row(setting: Setting, scale: Scale, of: Results, method: str) -> Row:
     }
 
 
-def _vectors(one: MethodResult) -> int:
+def _vectors(one: MethodResult) -> int | None:
     """Return how many vectors a method has opened: all openings but those of dot products."""
+    if not one.opened:
+        return None
     return sum(o.openings for kind, o in one.opened.items() if kind != "dot products")
 
 
