@@ -12,7 +12,7 @@ from pdlrecover.experiments.batch.cache import cached, run_cells
 from pdlrecover.experiments.experiment.result import Curve, Result
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import REPRODUCTIONS, paper
-from pdlrecover.experiments.reproductions.attacks import needed, rivals
+from pdlrecover.experiments.reproductions.attacks import FAST, RIVAL, needed, rivals
 from pdlrecover.experiments.reproductions.frontier import modelled_seconds
 from pdlrecover.experiments.reproductions.reproduction import command
 from pdlrecover.experiments.reproductions.scale import ATTACKS, FULL, QUICK, Scale
@@ -214,37 +214,38 @@ def test_what_the_rival_needs_is_what_holds_in_every_cell():
         return Results([cell(**rival(least))])
 
     assert needed(FULL, [of(50)]) == 50
-    assert needed(FULL, [of(50), of(65)]) == 70
+    assert needed(FULL, [of(50), of(63)]) == 65
     assert needed(FULL, [of(50), of(99)]) is None
 
 
-def test_attacks_are_judged_by_both_readings_of_what_the_rival_needs():
-    easy = cell(**rival(50), auto=entry(0.90, 0.0, 45))
-    hard = cell(dataset="har", **rival(65), auto=entry(0.90, 0.0, 45))
-    waiting = cell(left=True, **rival(99), auto=entry(0.90, None, 45, 0.9))
+def test_attacks_are_judged_by_the_promises_and_by_what_the_rival_needs():
+    fast, slow = entry(0.90, 0.0, 25), entry(0.90, 0.0, 80)
+    easy = cell(**rival(50), **{"accelerated-retrain": fast, "auto": fast})
+    hard = cell(dataset="har", **rival(63), **{"accelerated-retrain": fast, "auto": slow})
+    waiting = cell(left=True, **rival(99), **{"accelerated-retrain": entry(0.8, None, 25)})
     config = replace(waiting.config, attack="bad-unlearn", undetected=20, leavers=20)
     waiting = replace(waiting, config=config)
     document = REPRODUCTIONS["attacks"].document(FULL, Results([easy, hard, waiting]))
-    counted, by_cell, table = document.tables
-    verdicts = {
-        row["dataset"] + row["attack"]: tuple(
-            row[key] for key in ("allowed", "holds", "allowed_here", "holds_here")
-        )
-        for row in table.by_key()
-        if row["method"] == "auto"
-    }
-    assert verdicts == {
-        "mnistbackdoor": (49, "yes", 35, "no"),
-        "harbackdoor": (49, "yes", 49, "yes"),
-        "mnistbad-unlearn": (70, "no", 100, "no"),
-    }
-    assert document.summary[0] == (
-        "auto keeps its promises in 2 of 3 cells after Adam; in 1 of 3 cells after Adam, by "
-        "what the rival needs in each cell."
-    )
-    assert ["auto", "2 of 3", "1 of 3", None] in counted.rows
-    assert ["bad-unlearn", "+0.00, 45 rounds: misses", None] in by_cell.rows
-    assert ["backdoor", "+0.00, 45 rounds", "+0.00, 45 rounds"] in by_cell.rows
+    counted, by_cell, rows = document.tables
+    assert {row["allowed"] for row in rows.by_key() if row["method"] in FAST} == {65}
+    assert document.summary[:2] == [
+        "accelerated-retrain keeps its promises in 2 of 3 cells after Adam.",
+        "auto keeps its promises in 1 of 2 cells after Adam.",
+    ]
+    assert "needs 65 of 100 exact rounds to hold in every cell" in document.summary[2]
+    assert ["accelerated-retrain", "2 of 3", None] in counted.rows
+    assert ["bad-unlearn", "-10.00, 25 rounds (rival: none): misses", None] in by_cell.rows
+    backdoor = ["backdoor", "+0.00, 25 rounds (rival: 50)", "+0.00, 25 rounds (rival: 65)"]
+    assert backdoor in by_cell.rows
+
+
+def test_one_bad_seed_breaks_a_promise_that_the_mean_keeps():
+    def of(*accuracies):
+        return Results(cell(s, auto=entry(a, 0.0, 25)) for s, a in enumerate(accuracies))
+
+    assert holds(of(0.899, 0.899, 0.8951), "auto", 100, left=False)
+    assert not holds(of(0.91, 0.91, 0.8949), "auto", 100, left=False)
+    assert not holds(of(0.8969, 0.8969, 0.8969), "auto", 100, left=False)
 
 
 def test_the_cheapest_plan_is_one_that_keeps_the_promises():
@@ -254,11 +255,11 @@ def test_the_cheapest_plan_is_one_that_keeps_the_promises():
         "fine-tune-k:rounds=10": entry(0.8949, 0.0, 5),
         "certified-removal": entry(0.90, 0.0, 1),
         "retrain-k:rounds=10": entry(0.90, 0.0, 2, diverged="it grew"),
-        "accelerated-retrain:rounds=50": entry(0.90, 0.0, 50),
+        f"{RIVAL}+rounds=50": entry(0.90, 0.0, 50),
     }
     document = REPRODUCTIONS["frontier"].document(FULL, Results([cell(**plans)]))
     (said,) = [line for line in document.summary if line.startswith("mnist, Adam, backdoor")]
-    assert said.endswith("auto needs the least, 45.0 exact rounds (of accelerated-retrain: 50.0).")
+    assert said.endswith("auto needs the least, 45.0 exact rounds (of the rival: 50.0).")
     assert document.summary[0] == (
         "The promises are kept with the fewest exact rounds by auto in 1 of the 1 settings in "
         "which that can be told."
@@ -266,7 +267,7 @@ def test_the_cheapest_plan_is_one_that_keeps_the_promises():
     rows = {row["method"]: row for row in document.tables[0].by_key()}
     assert rows["retrain-k:rounds=10"]["accuracy"] == "90.0 (diverged in 1 of 1)"
     points = {s.name: s.labels for s in document.figures[0].series}
-    assert points["accelerated-retrain"] == ["rounds=50"]
+    assert points[RIVAL] == ["rounds=50"]
 
 
 def test_no_plan_is_called_cheap_where_forgetting_cannot_be_measured():
