@@ -91,7 +91,7 @@ for name in birch cedar; do
     done
 done
 
-echo "5. The kept peers recover together; expect a few seconds, most rounds without any gradient."
+echo "5. The kept peers recover together; 25 rounds from a fresh start; expect a few seconds."
 pdlrecover peer recover "$place/ash" | tail -n 1
 kept=(ash birch cedar elm)
 for name in "${kept[@]}"; do

@@ -10,7 +10,7 @@ from pdlrecover.cli.simulate import run_and_show
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.format import percent
-from pdlrecover.recovery.methods import OURS, REFERENCE
+from pdlrecover.recovery.methods import DEFAULT, REFERENCE
 
 DEMO = Config(
     dataset="digits",
@@ -38,7 +38,7 @@ def demo(
         "are opened. Then the five are found out, and the others recover.\n"
     )
     result = run_and_show(DEMO, out, None)
-    before, after, retrain = (result.methods[n] for n in (POISONED, OURS, REFERENCE))
+    before, after, retrain = (result.methods[n] for n in (POISONED, DEFAULT, REFERENCE))
     share = after.exact_rounds / DEMO.rounds
     console.print(
         f"\nThe backdoor worked on {percent(before.attack_success)} of the images, and on "

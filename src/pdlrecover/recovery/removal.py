@@ -183,5 +183,6 @@ def _check_difference(between: frozenset[int], colluders: int) -> None:
         )
     raise PlanError(
         f"{what}. At least {least} leavers go at once, two more than may collude: wait for others, "
-        "accept it (accept_differencing, --accept-differencing), or say that they were malicious"
+        "recover from a fresh start (start=fresh, --fresh-start), accept it (accept_differencing, "
+        "--accept-differencing), or say that they were malicious"
     )

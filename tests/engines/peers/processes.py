@@ -103,10 +103,11 @@ class Processes:
     def have(self, peers, pattern):
         return lambda: all(list(self.folder(me).glob(pattern)) for me in peers)
 
-    def remove(self, removed, by, reason="malicious"):
+    def remove(self, removed, by, method="pdlrecover"):
         """Propose a removal at the first of some peers, and approve it at the others."""
         names = [whole_peers.TREES[me] for me in removed]
-        name = self.ask(by[0], do="propose-removal", removed=names, reason=reason)["removal"]
+        order = {"do": "propose-removal", "removed": names, "reason": "malicious"}
+        name = self.ask(by[0], **order, method=method)["removal"]
         for me in by[1:]:
             self.wait(lambda me=me: bool(self.ask(me, do="status")["removals"]))
             assert "approved" in self.ask(me, do="approve", removal=name)

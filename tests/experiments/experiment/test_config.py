@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from pdlrecover.errors import PDLRecoverError, PlanError
@@ -9,6 +11,13 @@ def written(tmp_path, text):
     path = tmp_path / "experiment.toml"
     path.write_text(text)
     return path
+
+
+def test_a_lone_leaver_is_no_differencing_if_every_method_starts_afresh():
+    alone = Config(leavers=1, fresh_start=True, methods=("accelerated-retrain", "auto"))
+    assert alone.accepts_differencing
+    assert not replace(alone, methods=("auto", "retrain")).accepts_differencing
+    assert not replace(alone, fresh_start=False).accepts_differencing
 
 
 def test_a_file_says_the_same_as_flags(tmp_path):

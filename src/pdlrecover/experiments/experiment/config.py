@@ -14,7 +14,7 @@ from pdlrecover.engines.sum_store import Faults
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
-from pdlrecover.recovery.methods import BASELINES, Settings, check, check_plan
+from pdlrecover.recovery.methods import BASELINES, Settings, check, check_plan, starts_afresh
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule
@@ -152,8 +152,7 @@ class Config:
             )
         for method in self.methods:
             check(method, clear=self.clear)
-            plan = Settings(options=self.options)
-            check_plan(method, plan, rounds=self.rounds, removed=len(self.removed))
+            check_plan(method, self.settings, rounds=self.rounds, removed=len(self.removed))
         if self.clear and (self.absent or self.lying):
             raise PlanError("absent and lying peers need shares; leave --clear out")
         if self.kept < self.absent + self.lying or self.lying > self.tolerance.liars:
@@ -239,6 +238,22 @@ class Config:
         """How accelerated retraining is to run."""
         start = FRESH if self.fresh_start else AcceleratedOptions.start
         return AcceleratedOptions(rounds=self.accelerated_rounds, start=start)
+
+    @property
+    def settings(self) -> Settings:
+        """What the methods are given besides the run."""
+        return Settings(
+            options=self.options,
+            accelerated=self.accelerated,
+            batch_size=self.batch_size,
+            noise_seed=self.seed,
+        )
+
+    @property
+    def accepts_differencing(self) -> bool:
+        """Whether differencing is accepted by name, or there is nothing to difference."""
+        afresh = all(starts_afresh(method, self.settings) for method in self.methods)
+        return self.accept_differencing or afresh
 
     @property
     def tolerance(self) -> Tolerance:

@@ -49,7 +49,7 @@ from pdlrecover.experiments.experiment.result import (
 )
 from pdlrecover.experiments.experiment.world import World, build, measure
 from pdlrecover.files import read_json, write_json
-from pdlrecover.recovery.methods import OURS, REFERENCE, Settings, entry_of, parse
+from pdlrecover.recovery.methods import OURS, REFERENCE, entry_of, parse
 from pdlrecover.recovery.requests import Vector
 from pdlrecover.recovery.same_bits import norm
 
@@ -72,7 +72,7 @@ def run(
         world.federation.check_removal(
             world.removed,
             config.reason,
-            accept_differencing=config.accept_differencing,
+            accept_differencing=config.accepts_differencing,
         )
     except PlanError:
         world.federation.history.discard()
@@ -172,13 +172,7 @@ def _recover(
     config = world.config
     observer = CurveObserver(world, name, progress)
     ours = result.methods.get(OURS)
-    settings = Settings(
-        options=config.options,
-        budget=None if ours is None else ours.exact_rounds,
-        accelerated=config.accelerated,
-        batch_size=config.batch_size,
-        noise_seed=config.seed,
-    )
+    budget = None if ours is None else ours.exact_rounds
     diverged = None
     try:
         state = world.federation.recover(
@@ -186,7 +180,7 @@ def _recover(
             name,
             reason=config.reason,
             faults=config.faults,
-            settings=settings,
+            settings=replace(config.settings, budget=budget),
             accept_differencing=config.accept_differencing,
             observer=observer,
         )

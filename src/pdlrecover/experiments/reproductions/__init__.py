@@ -1,6 +1,7 @@
 """Tables and figures by name: the paper's, and ours."""
 
 from pdlrecover.experiments.reproductions import (
+    accelerated,
     accuracy,
     attacks,
     counts,
@@ -27,6 +28,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
         counts.LEAVER_COUNT,
         counts.ROUNDS,
         attacks.REPRODUCTION,
+        accelerated.REPRODUCTION,
         frontier.REPRODUCTION,
         suspects.REPRODUCTION,
         settings.REPRODUCTION,

@@ -32,6 +32,8 @@ class Scale:
     typical: int
     """The m of everything that does not vary it."""
     seeds: tuple[int, ...]
+    fresh_seeds: tuple[int, ...]
+    """Seeds that nothing was tuned or looked at on, for the final word."""
     exact_share: float = 0.1
     """The share of the rounds that may be exact after SGD; short runs need more."""
     plan: dict[str, int] = field(default_factory=dict)
@@ -104,6 +106,7 @@ FULL = Scale(
     counts=(10, 20, 30, 40, 50, 60),
     typical=40,
     seeds=(0, 1, 2),
+    fresh_seeds=(3, 4, 5),
     adam_plan={"preparation": 20, "period": 10, "final": 10},
 )
 QUICK = Scale(
@@ -115,6 +118,7 @@ QUICK = Scale(
     counts=(2, 4, 6),
     typical=4,
     seeds=(0, 1),
+    fresh_seeds=(2,),
     exact_share=0.45,
     plan={"preparation": 10, "period": 15, "final": 8},
     adam_plan={"preparation": 8, "period": 8, "final": 5},

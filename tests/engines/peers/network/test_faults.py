@@ -103,7 +103,9 @@ def test_ten_peers_train_and_recover_to_the_bit_of_the_simulation(settled):
     name = place.remove(removed, by=kept[:6])
     place.wait(place.have(kept, "recovered-*.json"))
     recovered = model_of(place, kept, f"recovered-{name[:16]}")
-    wanted = simulation.recover(removed, reason="malicious", settings=whole_peers.SETTINGS)
+    wanted = simulation.recover(
+        removed, "pdlrecover", reason="malicious", settings=whole_peers.SETTINGS
+    )
     np.testing.assert_array_equal(recovered, wanted.weights.astype(np.float32))
     assert not any(place.have([me], "recovered-*")() for me in removed)
     assert place.warnings() == []

@@ -26,8 +26,8 @@ from pdlrecover.errors import HistoryError, PlanError
 EVERYBODY = range(whole_peers.PEERS)
 
 
-async def open_peers(tmp_path, **arguments):
-    whole_peers.settle(tmp_path)
+async def open_peers(tmp_path, agreed=None, **arguments):
+    whole_peers.settle(tmp_path, **(agreed or {}))
     folders = [tmp_path / name for name in whole_peers.NAMES]
     peers = [whole_peers.peer(me, tmp_path, **arguments) for me in EVERYBODY]
     tasks = [asyncio.create_task(each.run()) for each in peers]
@@ -52,12 +52,14 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         folders, peers, tasks = await open_peers(tmp_path)
         with pytest.raises(PlanError, match="no peer is running"):
             await ask(tmp_path / "nowhere", {"do": "status"})
-        early = await ask_when_up(folders[0], {"do": "propose-removal", "removed": ["elm"]})
+        alone = {"do": "propose-removal", "removed": ["elm"], "method": "retrain"}
+        early = await ask_when_up(folders[0], alone)
         assert "training has not ended" in early["error"]
         await until(all_have(folders, "trained.safetensors"))
-        refused = await ask(folders[0] / "control", {"do": "propose-removal", "removed": ["elm"]})
+        refused = await ask(folders[0] / "control", alone)
         assert "would reveal its updates" in refused["error"]
-        removal = {"do": "propose-removal", "removed": ["elm", "birch"], "reason": "malicious"}
+        removal = {**alone, "removed": ["elm", "birch"], "reason": "malicious"}
+        removal["method"] = "pdlrecover"
         proposed = await ask(folders[0] / "control", removal)
         assert proposed["outcome"] is None
         name = proposed["removal"]
@@ -85,7 +87,9 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         np.testing.assert_array_equal(trained, expected)
         told = whole_peers.status(folder)
         assert not told["blames"]
-    expected = simulation.recover((1, 3), reason="malicious", settings=whole_peers.SETTINGS)
+    expected = simulation.recover(
+        (1, 3), "pdlrecover", reason="malicious", settings=whole_peers.SETTINGS
+    )
     logs = set()
     for folder in kept:
         recovered = whole_peers.weights(folder / f"recovered-{name[:16]}.safetensors")
@@ -172,7 +176,8 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
         await until(all_have(folders, "trained.safetensors"))
         logs = {next(iter(p.sessions.values())).protocol.log for p in peers}
         assert len(logs) == 1
-        removal = {"do": "propose-removal", "removed": ["ash", "birch"], "reason": "malicious"}
+        removal = {"do": "propose-removal", "reason": "malicious", "method": "pdlrecover"}
+        removal["removed"] = ["ash", "birch"]
         refused = await ask(folders[2] / "control", removal)
         assert "a sum over 2 peers" in refused["error"]  # of the kept ones, two have dealt
         removal["removed"] = ["ash"]
@@ -190,6 +195,34 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
 
 
 @pytest.mark.slow
+def test_one_honest_peer_leaves_alone_while_the_training_is_under_way(tmp_path):
+    async def story():
+        long = whole_peers.training(whole_peers.PEERS, 5000)
+        folders, peers, tasks = await open_peers(tmp_path, {"training": long})
+        runs = lambda: list(peers[0].control.status().runs.values())  # noqa: E731
+        await until(lambda: runs() and runs()[0].round >= 2)
+        removal = {"do": "propose-removal", "removed": ["elm"], "reason": "left"}
+        name = (await ask(folders[0] / "control", removal))["removal"]
+        for me in (2, 4):
+            await until(lambda me=me: peers[me].control.status().removals)
+            await ask(folders[me] / "control", {"do": "approve", "removal": name})
+        kept = [folders[me] for me in (0, 1, 2, 4)]
+        await until(all_have(kept, "recovered-*.json"), 120)
+        training, recovery = runs()
+        await close(peers, tasks)
+        return kept, name, training, recovery
+
+    kept, name, training, recovery = asyncio.run(story())
+    assert training.outcome == f"stopped: removal {name[:16]} has passed"
+    assert (recovery.outcome, recovery.rounds) == ("done", 25)
+    models = [whole_peers.weights(each / f"recovered-{name[:16]}.safetensors") for each in kept]
+    for model in models[1:]:
+        np.testing.assert_array_equal(model, models[0])
+    ledger = json.loads((kept[0] / f"recovered-{name[:16]}.json").read_text())["ledger"]
+    assert set(ledger["opened"]) == {"fresh sums"}
+
+
+@pytest.mark.slow
 def test_with_few_rounds_kept_replays_are_refused_and_retraining_recovers(tmp_path):
     async def story():
         whole_peers.settle(tmp_path)
@@ -200,7 +233,8 @@ def test_with_few_rounds_kept_replays_are_refused_and_retraining_recovers(tmp_pa
         tasks = [asyncio.create_task(each.run()) for each in peers]
         await until(all_have(folders, "trained.safetensors"))
         removal = {"do": "propose-removal", "removed": ["elm", "birch"], "reason": "malicious"}
-        refused = await ask(folders[0] / "control", removal)
+        replay = {**removal, "method": "pdlrecover"}
+        refused = await ask(folders[0] / "control", replay)
         assert "rounds 1 to 7, which this peer has dropped" in refused["error"]
         proposed = await ask(folders[0] / "control", {**removal, "method": "retrain"})
         for me in (2, 4):

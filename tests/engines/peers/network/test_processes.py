@@ -34,11 +34,7 @@ def test_processes_train_and_recover_to_the_bit_though_one_is_killed_and_one_fro
     np.testing.assert_array_equal(trained, expected)
 
     place.send(3, signal.SIGSTOP)  # to be removed, and frozen
-    answer = place.ask(0, do="propose-removal", removed=["elm", "birch"], reason="malicious")
-    name = answer["removal"]
-    for me in (2, 4):
-        place.wait(lambda me=me: bool(place.ask(me, do="status")["removals"]))
-        assert "approved" in place.ask(me, do="approve", removal=name)
+    name = place.remove((1, 3), by=(0, 2, 4))
     place.wait(lambda: place.step(2, "recovery") >= 2)
     place.kill(2)
     assert "nothing damaged, of 10 rounds" in place.verify(2)
@@ -46,7 +42,9 @@ def test_processes_train_and_recover_to_the_bit_though_one_is_killed_and_one_fro
     kept = (0, 2, 4)
     place.wait(place.have(kept, "recovered-*.json"))
     recovered = same([place.folder(me) / f"recovered-{name[:16]}.safetensors" for me in kept])
-    wanted = simulation.recover((1, 3), reason="malicious", settings=whole_peers.SETTINGS)
+    wanted = simulation.recover(
+        (1, 3), "pdlrecover", reason="malicious", settings=whole_peers.SETTINGS
+    )
     told = [
         json.loads((place.folder(me) / f"recovered-{name[:16]}.json").read_text()) for me in kept
     ]
