@@ -108,6 +108,8 @@ def reproduce(
                 continue
             try:
                 made.append(_documented(each, scale, found, folder))
+                if found:
+                    add_runs(found, folder)
             except (KeyboardInterrupt, PDLRecoverError) as error:
                 if isinstance(stopped, KeyboardInterrupt):
                     raise
@@ -175,15 +177,13 @@ def _watcher(name: str, live: Live, console: Console) -> Watcher:
 
 
 def _documented(name: str, scale: Scale, results: list[Result], folder: Path) -> Document:
-    """Make a document of its runs, and write both down."""
+    """Make a document of its runs' rounded numbers, and write it down."""
     results = [rounded(result) for result in results]
     path = folder / f"{name}.json"
     document = REPRODUCTIONS[name].document(scale, Results(results), _earlier(path))
     document = replace(document, note=document.note or origin(results))
     make_folder(folder, RecordError)
     write_json(path, document.record(), RecordError, indent=1)
-    if results:
-        add_runs(results, folder)
     return document
 
 

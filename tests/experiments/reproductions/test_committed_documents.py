@@ -15,7 +15,7 @@ import pytest
 
 from pdlrecover.experiments.analysis.results import Results, origin
 from pdlrecover.experiments.batch.recorded import Recorded, lacking
-from pdlrecover.experiments.batch.run_numbers import identity_of, read_runs
+from pdlrecover.experiments.batch.run_numbers import identity_of, read_runs, rounded
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.reproductions.scale import FULL
@@ -53,7 +53,7 @@ def committed(name):
 def remade(name, recorded=RECORDED, earlier=None):
     """Return a document as it follows from recorded runs, with the earlier one's curves."""
     one = REPRODUCTIONS[name]
-    results = Results(recorded.joined(config) for config in one.cells(FULL))
+    results = Results(rounded(recorded.joined(config)) for config in one.cells(FULL))
     document = one.document(FULL, results, earlier or committed(name))
     return replace(document, note=document.note or origin(results))
 

@@ -29,6 +29,7 @@ TINY = Scale(
     counts=(2,),
     typical=2,
     seeds=(0,),
+    fresh_seeds=(1,),
     plan={"preparation": 4, "period": 5, "final": 2},
     adam_plan={"preparation": 4, "period": 4, "final": 2},
 )
@@ -398,3 +399,17 @@ def test_one_peers_time_has_its_own_gradients_and_all_of_the_rest():
     assert second["ratio"] == first["ratio"] == round(25.9 / 179, 3)
     assert first["peer_ratio"] is None, "in the clear nothing is dealt or opened"
     assert document.summary[0].startswith("For one peer PDLRecover on shares takes 0.50 to 0.50")
+
+
+def test_a_mean_curve_ends_where_all_its_runs_do():
+    short = Curve(round=[1, 3, 4], accuracy=[0.1, 0.5, 0.6], attack_success=[None] * 3)
+    long = Curve(round=[1, 3, 5], accuracy=[0.3, 0.7, 0.8], attack_success=[None] * 3)
+    runs = [
+        simulated.result(
+            {"crab": replace(simulated.entry(0.9), curve=curve)}, seed=seed, clear=True
+        )
+        for seed, curve in enumerate((short, long))
+    ]
+    found = Results(runs).curve("crab")
+    assert found.x == [1, 3, 5]
+    assert found.y == pytest.approx([20, 60, 70])

@@ -127,12 +127,15 @@ class Results(tuple[Result, ...]):
     def curve(self, method: str, rate: RateName = "accuracy") -> Series | None:
         """Return a method's curve over the rounds that all these results have, in percent.
 
-        None if any of them has no curve, as recorded runs have none.
+        It ends at the last models of all, in the round in which the last of them was reached. None
+        if any result has no curve, as recorded runs have none.
         """
         curves = [(one.curve.round, getattr(one.curve, rate)) for one in self.entries(method)]
         values = [dict(zip(*c, strict=True)) for c in curves if None not in c[1]]
         if not all(values) or not values:
             return None
+        end = max(max(each) for each in values)
+        values = [{**each, end: each[max(each)]} for each in values]
         common = sorted(set.intersection(*(set(each) for each in values)))
         columns = [[100 * each[t] for each in values] for t in common]
         return Series(

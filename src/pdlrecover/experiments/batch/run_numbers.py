@@ -20,6 +20,7 @@ from typing import Any
 from pdlrecover.decode import decode
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.forgetting import with_success_above
 from pdlrecover.experiments.experiment.result import MethodNumbers, Result, as_record, read_result
 from pdlrecover.files import alone, make_folder, read_text, write_whole
 
@@ -77,10 +78,18 @@ def read_runs(path: Path) -> list[RunNumbers]:
 
 
 def rounded(result: Result) -> Result:
-    """Return a result with its numbers as they are written down; its curves are as they were."""
+    """Return a result with its numbers as they are written down; its curves are as they were.
+
+    A backdoor's success above that of retraining is the difference of the rounded rates.
+    """
     record = as_record(result)
     methods = {n: {**_rounded(one), "curve": one["curve"]} for n, one in record["methods"].items()}
-    return read_result({**record, "methods": methods})
+    found = read_result({**record, "methods": methods})
+    again = {
+        name: replace(one, attack_success_above_retrain=_rounded(one.attack_success_above_retrain))
+        for name, one in with_success_above(found.methods).items()
+    }
+    return replace(found, methods=again)
 
 
 def _numbers(result: Result) -> RunNumbers:
