@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import simulated
@@ -18,6 +18,7 @@ import pdlrecover
 from pdlrecover.adversary import ATTACKS
 from pdlrecover.cli import COMMANDS, HISTORY_COMMANDS, PEER_COMMANDS, main
 from pdlrecover.errors import PlanError
+from pdlrecover.experiments.batch.run_numbers import add_runs
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import Reproduction
@@ -217,7 +218,7 @@ def test_what_stops_a_reproduction_loses_no_document(
     monkeypatch.setattr(command, "REPRODUCTIONS", {each.name: each for each in known})
     runs = stopped if where == "in the runs" else lambda *args, **more: None
     monkeypatch.setattr(command, "run_cells", runs)
-    monkeypatch.setattr(command, "cached", lambda cells, _: [EMPTY for _ in cells])
+    monkeypatch.setattr(command, "cached", lambda cells, *_: [EMPTY for _ in cells])
     result = run("reproduce", "all", "--quick", "--out", str(tmp_path))
     assert result.returncode == code
     assert said in result.stdout + result.stderr
@@ -350,3 +351,52 @@ def test_a_listed_command_is_the_one_that_runs(table):
         assert loaded.name == name
         assert loaded.help == command.listed(name).help
         assert command.example in loaded.epilog
+
+
+def recorded(folder, monkeypatch, *methods):
+    """Make `other` a reproduction of one run, of which these methods are recorded."""
+
+    def made(draft, results):
+        (result,) = results
+        draft.table("Found", [{"accuracy": result.methods["auto"].accuracy}])
+
+    command = importlib.import_module("pdlrecover.cli.reproduce")
+    cell = Config(methods=("retrain", "auto"))
+    one = Reproduction(name="other", title="Other", cells=lambda scale: [cell], write=made)
+    monkeypatch.setattr(command, "REPRODUCTIONS", {"other": one})
+    found = {name: simulated.entry(0.123456789) for name in ("poisoned", *methods)}
+    add_runs([replace(EMPTY, config=cell, methods=found)], folder)
+
+
+def test_documents_are_written_of_recorded_runs_without_running_any(tmp_path, monkeypatch):
+    recorded(tmp_path, monkeypatch, "retrain", "auto")
+    result = run("reproduce", "other", "--quick", "--documents", "--out", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    found = json.loads((tmp_path / "other.json").read_text())
+    assert found["tables"][0]["rows"] == [[0.123457]]
+
+
+def test_what_is_not_recorded_is_named_and_its_document_not_written(tmp_path, monkeypatch):
+    recorded(tmp_path, monkeypatch, "retrain")
+    result = run("reproduce", "other", "--quick", "--documents", "--out", str(tmp_path))
+    assert result.returncode == 2
+    assert "other (auto of 1 runs)" in " ".join(result.stderr.split())
+    assert not (tmp_path / "other.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "taken"), [((), True), (("--recorded",), True), (("--fresh",), False)]
+)
+def test_finished_runs_are_taken_from_where_documents_go(tmp_path, monkeypatch, flags, taken):
+    recorded(tmp_path, monkeypatch, "retrain", "auto")
+    command = importlib.import_module("pdlrecover.cli.reproduce")
+    asked = []
+
+    def runs(cells, folder, *, recorded, **more):
+        asked.extend(rest for cell in cells if (rest := recorded.rest(cell)) is not None)
+
+    monkeypatch.setattr(command, "run_cells", runs)
+    where = ["--out", str(tmp_path), "--cache", str(tmp_path / "cache")]
+    result = run("reproduce", "other", "--quick", *where, *flags)
+    assert bool(asked) is not taken
+    assert ("3 of 3 trainings and recoveries are taken from" in result.stdout) is taken

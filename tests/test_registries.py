@@ -29,7 +29,7 @@ from pdlrecover.errors import AttackError, PlanError
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.batch.cache import _lender
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.forgetting import with_forgetting
+from pdlrecover.experiments.experiment.forgetting import Estimate, with_forgetting
 from pdlrecover.learning import load
 from pdlrecover.recovery.methods import (
     METHODS,
@@ -121,15 +121,13 @@ def test_help_and_refusals_name_the_newcomers():
 @pytest.mark.parametrize(("scored", "expected"), [(True, 0.25), (False, None)])
 def test_a_newcomer_is_scored_for_forgetting_if_its_entry_says_so(scored, expected, monkeypatch):
     monkeypatch.setitem(METHODS, "brisk", replace(BRISK, scored=scored))
-    gaps = {"poisoned": 0.8, "retrain": 0.0, "brisk:share=0.25": 0.2}
-    methods = {
-        name: entry(0.9, held_out_loss=1.0 + gap, removed_loss=1.0) for name, gap in gaps.items()
-    }
-    methods = with_forgetting(methods)
+    known = {"poisoned": 0.8, "retrain": 0.0, "brisk:share=0.25": 0.2}
+    found = {name: Estimate(value=value, error=0.1) for name, value in known.items()}
+    methods = with_forgetting({name: entry(0.9) for name in known}, found)
     assert methods["poisoned"].remembered == 1
     assert methods["brisk:share=0.25"].remembered == pytest.approx(expected)
-    found = Results([result(methods)]).remembered("brisk:share=0.25")
-    assert (found and found.value) == pytest.approx(expected)
+    share = Results([result(methods)]).remembered("brisk:share=0.25")
+    assert (share and share.value) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("noisy", [True, False])

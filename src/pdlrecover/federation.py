@@ -120,6 +120,7 @@ class Federation:
             source=source,
         )
         self._optimizer: Optimizer | None = None
+        self._planned: Optimizer | None = None
         self._recovered: list[frozenset[int]] = []
         if not clear:
             check_peers_in_sum(simulated_peers.peers, scheme.quorums.tolerance)
@@ -219,9 +220,7 @@ class Federation:
         if rounds < 1:
             raise PlanError(f"training takes at least 1 round, got {rounds}")
         if isinstance(optimizer, str):
-            optimizer = optimizers.build(
-                optimizer, learning_rate, rounds=rounds, layers=self._flat.layers
-            )
+            optimizer = self.plan(rounds, learning_rate, optimizer=optimizer)
         elif learning_rate is not None:
             raise PlanError("give a learning rate, or an optimizer that has its own, not both")
         self._check_budget(rounds)
@@ -240,6 +239,12 @@ class Federation:
             self.history.finish(result.model)
         self._optimizer = optimizer
         return self._trained(result)
+
+    def plan(self, rounds: int, learning_rate: float | None, *, optimizer: str) -> Optimizer:
+        """Say how the training goes without doing it: recoveries that see nothing of it may ask."""
+        layers = self._flat.layers
+        self._planned = optimizers.build(optimizer, learning_rate, rounds=rounds, layers=layers)
+        return self._planned
 
     def recover(
         self,
@@ -278,6 +283,19 @@ class Federation:
             observer=observer,
         )
         return self._trained(result)
+
+    def reference(
+        self, remove: Sequence[int], number: int, observer: Observer | None = None
+    ) -> Vector:
+        """Retrain without these peers from other first weights, with other minibatches.
+
+        It shows what models come to that never saw these peers' data; it opens sums as any
+        retraining does, so it is for simulations.
+        """
+        kept = [p for p in range(self.simulated_peers.peers) if p not in remove]
+        fresh, run = self._fresh_start(kept, f"reference {number}"), self.original
+        method = train(fresh.first, run.optimizer, range(run.rounds), stream=fresh.stream)
+        return self._simulation.drive(method, kept=kept, observer=observer).model
 
     def check_removal(
         self, remove: Sequence[int], reason: Reason = "left", *, accept_differencing: bool = False
@@ -331,7 +349,7 @@ class Federation:
             return self.original
         return Original(
             models=[self._flat.initial],
-            optimizer=_NotTrained(),
+            optimizer=self._planned or _NotTrained(),
             code=self.simulated_peers.code,
             layers=self._flat.layers,
         )

@@ -3,6 +3,7 @@
 import difflib
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,8 +21,10 @@ from pdlrecover.cli.tables import plain_table
 from pdlrecover.errors import PDLRecoverError, PlanError, RecordError
 from pdlrecover.experiments.analysis.results import Results, origin
 from pdlrecover.experiments.batch.cache import Status, Watcher, cached, run_cells
-from pdlrecover.experiments.batch.run_numbers import add_runs
-from pdlrecover.experiments.experiment.result import Result
+from pdlrecover.experiments.batch.recorded import Recorded, lacking
+from pdlrecover.experiments.batch.run_numbers import NAME, add_runs, rounded
+from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.result import POISONED, Result
 from pdlrecover.experiments.report.document import Document, Table
 from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
@@ -46,6 +49,17 @@ def reproduce(
         Path | None, typer.Option(help="Where documents and the page go; out/NAME if not said.")
     ] = None,
     cache: Annotated[Path, typer.Option(help="Where finished runs are kept.")] = Path("out/cache"),
+    recorded: Annotated[
+        bool | None,
+        typer.Option(
+            "--recorded/--fresh",
+            help=f"Take finished runs' numbers from {NAME} in --out, or run everything; by default "
+            "they are taken if --out is said and has them.",
+        ),
+    ] = None,
+    documents: Annotated[
+        bool, typer.Option("--documents", help="Only write documents of recorded runs; run none.")
+    ] = False,
     data_dir: DataDir = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many runs at a time; as many as cores.")
@@ -68,37 +82,77 @@ def reproduce(
     folder = out or Path("out") / (f"{name}-quick" if quick else name)
     _check_scale(folder, scale)
     console = Console()
+    taken = documents or (out is not None if recorded is None else recorded)
+    records = Recorded.read(folder) if taken else Recorded()
     cells = {each: REPRODUCTIONS[each].cells(scale) for each in names}
+    if documents:
+        _write_documents(cells, scale, records, folder, console)
+        return
     every = [cell for some in cells.values() for cell in some]
+    if said := _taken(every, records):
+        console.print(f"{said} {folder / NAME}; --fresh runs all.", soft_wrap=True, markup=False)
     stopped: KeyboardInterrupt | PDLRecoverError | None = None
-    documents: list[Document] = []
+    made: list[Document] = []
     with Live(console=console, transient=True) as live:
         try:
             watcher = _watcher(name, live, console)
-            run_cells(every, cache, data_dir=data_dir, watcher=watcher, workers=workers)
+            run_cells(
+                every, cache, recorded=records, data_dir=data_dir, watcher=watcher, workers=workers
+            )
         except (KeyboardInterrupt, PlanError) as error:
             stopped = error
         for each, some in cells.items():
             live.update(Text(f"{each}: putting it together"))
-            found = [result for result in cached(some, cache) if result is not None]
+            found = [result for result in cached(some, cache, records) if result is not None]
             if len(found) < len(some) or (stopped and not some):
                 continue
             try:
-                documents.append(_documented(each, scale, found, folder))
+                made.append(_documented(each, scale, found, folder))
+                if found:
+                    add_runs(found, folder)
             except (KeyboardInterrupt, PDLRecoverError) as error:
                 if isinstance(stopped, KeyboardInterrupt):
                     raise
                 stopped = error
-    for document in documents:
-        _print(document, console)
-    if documents:
-        page = write_report(documents, folder / "report.html")
-        console.print(f"Page: {page}", soft_wrap=True, markup=False, highlight=False)
+    _show(made, folder, console)
     if isinstance(stopped, KeyboardInterrupt):
         console.print("\ninterrupted; the same command goes on from what is done")
         raise typer.Exit(INTERRUPTED)
     if stopped:
         raise stopped
+
+
+def _taken(configs: Sequence[Config], recorded: Recorded) -> str:
+    """Say how much of these runs is recorded; nothing if nothing is."""
+    parts = {(replace(c, methods=()), name) for c in configs for name in (POISONED, *c.methods)}
+    gone = {(replace(c, methods=()), name) for c in configs for name in recorded.missing(c)}
+    count = len(parts) - len(gone)
+    return f"{count} of {len(parts)} trainings and recoveries are taken from" if count else ""
+
+
+def _write_documents(
+    cells: dict[str, list[Config]], scale: Scale, records: Recorded, folder: Path, console: Console
+) -> None:
+    """Write the documents whose runs are all recorded; raise for the others, naming what lacks."""
+    made, missing = [], []
+    for name, some in cells.items():
+        found = [result for config in some if (result := records.joined(config)) is not None]
+        if some and len(found) == len(some):
+            made.append(_documented(name, scale, found, folder))
+        else:
+            missing.append(f"{name} ({lacking(some, records) or 'it is computed, not recorded'})")
+    _show(made, folder, console)
+    if missing:
+        raise PlanError(f"not written, because runs are not recorded: {'; '.join(missing)}")
+
+
+def _show(documents: Sequence[Document], folder: Path, console: Console) -> None:
+    """Print the documents, and make a page of them."""
+    for document in documents:
+        _print(document, console)
+    if documents:
+        page = write_report(documents, folder / "report.html")
+        console.print(f"Page: {page}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _watcher(name: str, live: Live, console: Console) -> Watcher:
@@ -123,14 +177,22 @@ def _watcher(name: str, live: Live, console: Console) -> Watcher:
 
 
 def _documented(name: str, scale: Scale, results: list[Result], folder: Path) -> Document:
-    """Make a document of its runs, and write both down."""
-    document = REPRODUCTIONS[name].document(scale, Results(results))
+    """Make a document of its runs' rounded numbers, and write it down."""
+    results = [rounded(result) for result in results]
+    path = folder / f"{name}.json"
+    document = REPRODUCTIONS[name].document(scale, Results(results), _earlier(path))
     document = replace(document, note=document.note or origin(results))
     make_folder(folder, RecordError)
-    write_json(folder / f"{document.name}.json", document.record(), RecordError, indent=1)
-    if results:
-        add_runs(results, folder)
+    write_json(path, document.record(), RecordError, indent=1)
     return document
+
+
+def _earlier(path: Path) -> Document | None:
+    """Return a document that is there, if it can be read."""
+    try:
+        return Document.from_record(read_json(path, RecordError)) if path.exists() else None
+    except RecordError:
+        return None
 
 
 def _check_scale(folder: Path, scale: Scale) -> None:

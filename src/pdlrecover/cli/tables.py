@@ -12,7 +12,7 @@ from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.report.format import percent, readable
 from pdlrecover.recovery.methods import OURS
 
-REMEMBERED = "remembered: 1 the original, 0 retraining; on one seed it is noisy, about ±0.3"
+REMEMBERED = "remembered: 1 the original, 0 what never saw the data; ± one standard error"
 CROWDED = 8
 """From this many columns of numbers on, they stand closer together."""
 
@@ -81,7 +81,7 @@ def _columns(runs: SeedResults) -> dict[str, dict[str, str]]:
         }
     remembered = {name: runs.remembered(name) for name in entries}
     if any(remembered.values()):
-        columns["remembered"] = {n: _shown(mean, 1, "z.2f") for n, mean in remembered.items()}
+        columns["remembered"] = {name: str(found or "–") for name, found in remembered.items()}
     columns["exact\nrounds"] = {
         name: _shown(runs.exact_rounds(name), 1, ",.0f") for name in entries
     }
@@ -89,6 +89,9 @@ def _columns(runs: SeedResults) -> dict[str, dict[str, str]]:
         columns["by\nguard"] = {n: str(e.fallback_rounds) for n, e in entries.items()}
     columns["time\n(s)"] = {name: _seconds(runs.seconds(name)) for name in entries}
     columns["sent\nby each"] = {n: readable(e.bytes_per_peer) for n, e in entries.items()}
+    if len(columns) >= CROWDED and "remembered" in columns:
+        close = {name: cell.replace(" ", "") for name, cell in columns["remembered"].items()}
+        columns["remembered"] = close
     return columns
 
 

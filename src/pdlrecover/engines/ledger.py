@@ -41,6 +41,16 @@ class Seconds:
     """Of the total, what the processor spent on this process: other work on a machine is not in
     it. None in records of versions that did not measure it."""
 
+    def of_one_peer(self, peers: int) -> float:
+        """Return the seconds of one of the peers that took part, of what a simulation computes.
+
+        The gradients are those of all peers. One dealing and one opening stand for everybody's, and
+        each peer estimates by itself: these count whole. What estimates and openings of stored
+        sums do with shares is done for all who answer, so of that it is more than one peer's; what
+        a network, keys, signatures and disks cost is not in it.
+        """
+        return self.gradient / peers + self.dealing + self.opening + self.estimation
+
 
 @dataclass(frozen=True, kw_only=True)
 class Openings:

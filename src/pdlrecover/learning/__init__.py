@@ -3,7 +3,13 @@
 from pdlrecover.learning.batches import Batches
 from pdlrecover.learning.datasets import Dataset, load
 from pdlrecover.learning.downloads import download
-from pdlrecover.learning.evaluation import accuracy, correct_and_loss, mean_loss, predictions
+from pdlrecover.learning.evaluation import (
+    accuracy,
+    confidences,
+    correct_and_loss,
+    mean_loss,
+    predictions,
+)
 from pdlrecover.learning.flat_model import FlatModel, Weights
 from pdlrecover.learning.heads import LinearHead, one_vs_rest
 from pdlrecover.learning.held_out import hold_out, most_held_out
@@ -19,6 +25,7 @@ __all__ = [
     "Weights",
     "accuracy",
     "clip",
+    "confidences",
     "correct_and_loss",
     "data_weights",
     "download",

@@ -149,11 +149,8 @@ def test_a_single_leaver_is_warned_of():
 
 def leaving(seed, original, ours):
     """Return a run whose original and recovered models know removed data this much better."""
-    losses = {"poisoned": original, "retrain": 0.0, "pdlrecover": ours}
-    methods = {
-        name: entry(0.9, held_out_loss=1.0, removed_loss=1.0 - gap, remembered=gap / original)
-        for name, gap in losses.items()
-    }
+    known = {"poisoned": original, "retrain": 0.0, "pdlrecover": ours}
+    methods = {name: entry(0.9, excess=value, excess_error=0.01) for name, value in known.items()}
     return result(methods, malicious=0, leavers=2, seed=seed)
 
 
@@ -162,7 +159,8 @@ def test_what_is_remembered_is_averaged_as_differences_not_as_ratios():
     page = columns(only(documents_from_result(*runs)))
     assert page["remembered"] == pytest.approx([1.0, 0.0, 0.04 / 0.13])
     assert page["remembered"][2] == Results(runs).remembered("pdlrecover").value
-    assert page["remembered_spread"][2] == Results(runs).remembered("pdlrecover").spread
+    assert page["remembered_spread"][2] == Results(runs).remembered("pdlrecover").error
+    assert columns(only(documents_from_result(runs[0])))["remembered_spread"][0] == 0
     assert "remembered" not in columns(only(documents_from_result(leaving(0, 0.01, 0.01))))
     assert "remembered" not in columns(only(documents_from_result(result(POISONED))))
 
@@ -216,18 +214,18 @@ def shown(record, width=80):
 
 
 def test_the_terminals_table_fits_into_80_columns():
-    more = {"bytes_per_peer": 345_600_000_000, "seconds": seconds(12_345.0), "held_out_loss": 1.0}
+    more = {"bytes_per_peer": 345_600_000_000, "seconds": seconds(12_345.0), "excess_error": 0.02}
     methods = {
-        name: entry(1.0, success, exact=1000, fallback_rounds=112, removed_loss=left, **more)
-        for name, success, left in [
+        name: entry(1.0, success, exact=1000, fallback_rounds=112, excess=value, **more)
+        for name, success, value in [
             ("poisoned", 1.0, 0.5),
-            ("retrain", 0.013, 1.0),
-            ("accelerated-retrain", 0.01, 0.95),
+            ("retrain", 0.013, 0.0),
+            ("accelerated-retrain", 0.01, 0.05),
         ]
     }
     rows = shown(result(methods))
     assert rows["accelerated-retrain"][1:] == (
-        ["100.0%", "1.0%", "-0.3", "0.10", "1,000", "112", "12345", "345.6", "GB"]
+        ["100.0%", "1.0%", "-0.3", "0.10±0.04", "1,000", "112", "12345", "345.6", "GB"]
     )
     assert rows["poisoned"][3] == "+98.7"
     assert "remembered:" in rows

@@ -11,6 +11,7 @@ import pdlrecover
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.batch import cache
 from pdlrecover.experiments.batch.cache import key_of, run_cells
+from pdlrecover.experiments.batch.recorded import Cell
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import as_record, read_result
 from pdlrecover.experiments.experiment.run import run
@@ -171,7 +172,7 @@ def test_a_run_that_fails_loses_nothing(tmp_path, monkeypatch):
     kept.write_text("{}")
     monkeypatch.setattr(cache, "run", failing)
     with pytest.raises(PlanError, match="not positive"):
-        cache._run_one(TINY, kept.parent, None)
+        cache._run_one(Cell(config=TINY), kept.parent, None)
     assert kept.exists()
 
 
@@ -183,11 +184,12 @@ def test_a_mistake_in_a_method_deletes_nothing(tmp_path, monkeypatch, mistake):
     monkeypatch.setitem(METHODS, "mistaken", MethodEntry(mistaken))
     place = tmp_path / "cell"
     quick = replace(TINY, rounds=2, methods=("historical",))
-    found = cache._run_one(quick, place, None)
+    found = cache._run_one(Cell(config=quick), place, None)
     kept = place / "models" / "historical.npy"
     before = kept.stat().st_mtime_ns
+    more = Cell(config=replace(quick, methods=("historical", "mistaken")))
     with pytest.raises(type(mistake)):
-        cache._run_one(replace(quick, methods=("historical", "mistaken")), place, None)
+        cache._run_one(more, place, None)
     assert kept.stat().st_mtime_ns == before
     left = read_result(json.loads((place / "result.json").read_text()))
     assert left.methods["historical"] == found.methods["historical"]
@@ -200,16 +202,16 @@ def test_what_is_damaged_is_computed_again(tmp_path, damaged):
 
     quick = replace(TINY, rounds=2, methods=("historical",))
     more = replace(quick, methods=("historical", "retrain"))
-    whole = cache._run_one(more, tmp_path / "whole", None)
+    whole = cache._run_one(Cell(config=more), tmp_path / "whole", None)
     place = tmp_path / "cell"
-    cache._run_one(quick, place, None)
+    cache._run_one(Cell(config=quick), place, None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pdlrecover.experiments.experiment.run._recover", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            cache._run_one(more, place, None)
+            cache._run_one(Cell(config=more), place, None)
     assert (place / damaged).exists()
     (place / damaged).write_text("[1]")
-    again = cache._run_one(more, place, None)
+    again = cache._run_one(Cell(config=more), place, None)
     for name in ("poisoned", *more.methods):
         for key in ("accuracy", "curve", "distance_to_retrain"):
             assert getattr(again.methods[name], key) == getattr(whole.methods[name], key)
@@ -222,7 +224,7 @@ def test_a_full_disk_deletes_nothing(tmp_path, monkeypatch):
     (tmp_path / "cell").mkdir()
     monkeypatch.setattr(cache, "run", failing)
     with pytest.raises(HistoryError, match="round 3"):
-        cache._run_one(TINY, tmp_path / "cell", None)
+        cache._run_one(Cell(config=TINY), tmp_path / "cell", None)
     assert (tmp_path / "cell").exists()
 
 
@@ -244,7 +246,7 @@ def test_a_second_command_waits_for_a_cell_that_the_first_is_at(tmp_path):
     place = tmp_path / key_of(TINY)
     with ThreadPoolExecutor(1) as pool:
         with alone(place):
-            second = pool.submit(cache._run_one, TINY, place, None)
+            second = pool.submit(cache._run_one, Cell(config=TINY), place, None)
             with pytest.raises(TimeoutError):
                 second.result(timeout=1)
             assert not place.exists()

@@ -33,7 +33,8 @@ def test_runs_are_kept_by_config_and_gain_methods(tmp_path):
     assert "methods" not in zero.config
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines == [as_record(zero), as_record(one)]
-    assert not {"curve", "opened", "liars"} & lines[0]["methods"]["auto"].keys()
+    assert not {"curve", "liars"} & lines[0]["methods"]["auto"].keys()
+    assert lines[0]["methods"]["auto"]["opened"]["fresh sums"]["openings"] == 10
 
 
 def test_the_committed_runs_are_written_again_as_they_are():

@@ -1,18 +1,28 @@
 """When a recovery counts as good: the promises, and whether a method keeps them.
 
-Over the seeds of one setting: the mean accuracy at most half a point below retraining's, the
-backdoor's mean success at most two points above retraining's, and no more exact rounds than are
-allowed. Where honest peers left, what is remembered must be at most 0.3, if it can be measured.
+Over the seeds of one setting: the mean accuracy at most 0.3 points below retraining's and that of
+no seed more than 0.5 points, the backdoor's mean success at most two points above retraining's, and
+no more exact rounds than are allowed. Where honest peers left, what is remembered must not be
+surely above 0.3, if it can be measured: a promise is broken if it is above that by more than two
+standard errors.
 A method that diverged with any seed keeps nothing.
 """
 
 from pdlrecover.experiments.analysis.results import Mean, Results
+from pdlrecover.experiments.experiment.forgetting import SURE
 from pdlrecover.experiments.experiment.result import RateName
 from pdlrecover.recovery.methods import REFERENCE
 
-ACCURACY_MARGIN = 0.005
+ACCURACY_MARGIN = 0.003
+WORST_MARGIN = 0.005
+"""Of the worst seed."""
 BACKDOOR_MARGIN = 0.02
 REMEMBERED = 0.3
+TERMS = (
+    f"on average at most {100 * ACCURACY_MARGIN:g} points below retraining, with no seed more than "
+    f"{100 * WORST_MARGIN:g} below it, the backdoor at most {100 * BACKDOOR_MARGIN:g} points above"
+)
+"""What is promised of a model, in words."""
 
 
 def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | None:
@@ -28,9 +38,10 @@ def holds(of: Results, method: str, allowed: float, *, left: bool) -> bool | Non
         exact is not None
         and lost is not None
         and lost.value >= -ACCURACY_MARGIN
+        and min(gaps(of, method)) >= -WORST_MARGIN
         and (more is None or more.value <= BACKDOOR_MARGIN)
         and exact.value <= allowed
-        and (kept is None or kept.value <= REMEMBERED)
+        and (kept is None or kept.value - SURE * kept.error <= REMEMBERED)
     )
 
 

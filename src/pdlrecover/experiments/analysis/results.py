@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.forgetting import TELLING, gap, is_scored
+from pdlrecover.experiments.experiment.forgetting import Estimate, ratio
 from pdlrecover.experiments.experiment.result import (
     POISONED,
     MethodResult,
@@ -18,7 +18,7 @@ from pdlrecover.experiments.experiment.result import (
     Result,
 )
 from pdlrecover.experiments.report.document import Series
-from pdlrecover.recovery.methods import METHODS, REFERENCE
+from pdlrecover.recovery.methods import METHODS
 
 LOST = 100.0
 """A loss on held-out data, in nats, that says a model has diverged: guessing costs about 2."""
@@ -86,24 +86,29 @@ class Results(tuple[Result, ...]):
         """Return for each result why a method counts as diverged there, or None."""
         return [diverged(method, r.methods.get(method), r.config) for r in self]
 
-    def remembered(self, method: str) -> Mean | None:
-        """Return the share of the removed data that a method remembers: the original 1, retrain 0.
+    def remembered(self, method: str) -> Estimate | None:
+        """Return the share of the leavers' data that a method remembers: the original 1.
 
-        It is mean(gap − gap of retrain) / mean(gap of the original − gap of retrain) over these
-        results: a mean of ratios would be ruled by those in which the original hardly remembers.
-        None if any result has no value, or if the original remembers too little.
+        It is the mean excess over the original's mean excess in these results: a mean of ratios
+        would be ruled by those in which the original hardly remembers. None if any result has no
+        value, or if the original remembers too little to tell.
         """
-        if not is_scored(method):
+        ours, original = self.excess(method), self.excess(POISONED)
+        if ours is None or original is None:
             return None
-        names = (method, POISONED, REFERENCE)
-        found = [[gap(result.methods.get(name)) for name in names] for result in self]
-        gaps = [[value for value in each if value is not None] for each in found]
-        if not gaps or any(len(each) < len(names) for each in gaps):
+        share = ratio(ours, original)
+        return Estimate(value=1.0, error=0.0) if share and method == POISONED else share
+
+    def excess(self, method: str) -> Estimate | None:
+        """Return the mean excess of a method; None if any result has none."""
+        found = [(one.excess, one.excess_error) for one in self.entries(method)]
+        known = [
+            (value, error) for value, error in found if value is not None and error is not None
+        ]
+        if not known or len(known) < len(self):
             return None
-        scale = statistics.fmean(original - retrain for _, original, retrain in gaps)
-        if scale < TELLING:
-            return None
-        return Mean.of([(ours - retrain) / scale for ours, _, retrain in gaps])
+        value = statistics.fmean(value for value, _ in known)
+        return Estimate(value=value, error=math.hypot(*(e for _, e in known)) / len(known))
 
     def exact_rounds(self, method: str) -> Mean | None:
         """Return how many rounds' worth of gradients were computed: by the kept peers, or by all.
@@ -135,10 +140,17 @@ class Results(tuple[Result, ...]):
         return _averaged(method, values)
 
     def curve(self, method: str, rate: RateName = "accuracy") -> Series | None:
-        """Return a method's curve over the rounds that all these results have, in percent."""
+        """Return a method's curve over the rounds that all these results have, in percent.
+
+        It ends at the last models of all, in the round in which the last of them was reached. None
+        if any result has no curve, as recorded runs have none.
+        """
         curves = [(one.curve.round, getattr(one.curve, rate)) for one in self.entries(method)]
-        values = [dict(zip(*c, strict=True)) for c in curves if c[1] and None not in c[1]]
-        return _averaged(method, values)
+        values = [dict(zip(*c, strict=True)) for c in curves if None not in c[1]]
+        if not all(values) or not values:
+            return None
+        end = max(max(each) for each in values)
+        return _averaged(method, [{**each, end: each[max(each)]} for each in values])
 
 
 def _averaged(method: str, values: Sequence[dict[int, float]]) -> Series | None:

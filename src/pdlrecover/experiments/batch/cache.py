@@ -6,6 +6,7 @@ Rules:
   without its methods, and of the code of everything that results depend on: its files may be moved,
   formatted and documented otherwise. So a cell is run again when either has changed, and more
   methods can be added to one that is there.
+- What is recorded (`recorded`) is not run, and is not put into the cache.
 - A cache belongs to one data folder: what the files contain is not looked at.
 - An entry that cannot be read, is of another config, or is not complete is not trusted: it is run
   again, or continued. Anything else that fails, a full disk, a method with a mistake in it or a
@@ -36,8 +37,9 @@ import pdlrecover
 from pdlrecover.adversary import ATTACKS
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
+from pdlrecover.experiments.batch.recorded import Cell, Recorded
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.result import POISONED, Result
+from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.experiment.run import begin, is_done, run, stored
 from pdlrecover.files import alone, write_whole
 from pdlrecover.recovery.methods import entry_of
@@ -50,6 +52,7 @@ ROOMS = (
 LIBRARIES = ("torch", "numpy")
 APART = ("engines/peers",)
 """What is in those rooms and has no part in an experiment."""
+NOTHING = Recorded()
 NAMED = 3
 """How many of the runs that failed for one reason are named."""
 
@@ -71,25 +74,32 @@ def run_cells(
     configs: Sequence[Config],
     folder: Path,
     *,
+    recorded: Recorded = NOTHING,
     data_dir: Path | None = None,
     watcher: Watcher | None = None,
     workers: int | None = None,
 ) -> list[Result]:
-    """Return the results of all configs, in their order; run what is not in the cache yet."""
+    """Return the results of all configs, in their order; run what is not there yet."""
+    rests = [rest for config in configs if (rest := recorded.rest(config)) is not None]
     missing = {
-        key: config
-        for key, config in _merged(configs).items()
-        if _cached(config, folder / key) is None
+        key: cell for key, cell in _merged(rests).items() if _cached(cell, folder / key) is None
     }
     if missing:
         count = min(len(missing), workers or len(os.sched_getaffinity(0)))
         _run_missing(missing, folder, data_dir, count, watcher)
-    return [result for result in cached(configs, folder) if result is not None]
+    return [result for result in cached(configs, folder, recorded) if result is not None]
 
 
-def cached(configs: Sequence[Config], folder: Path) -> list[Result | None]:
-    """Return what is in the cache of these configs; None where a run is missing or not done."""
-    return [_cached(config, folder / key_of(config)) for config in configs]
+def cached(
+    configs: Sequence[Config], folder: Path, recorded: Recorded = NOTHING
+) -> list[Result | None]:
+    """Return what is recorded or in the cache; None where a run is missing or not done."""
+    found = []
+    for config in configs:
+        rest = recorded.rest(config)
+        run = None if rest is None else _cached(rest, folder / key_of(config))
+        found.append(recorded.joined(config, run))
+    return found
 
 
 def key_of(config: Config) -> str:
@@ -168,31 +178,31 @@ def sources() -> list[str]:
     return [name for name in names if not name.startswith(APART)]
 
 
-def _merged(configs: Sequence[Config]) -> dict[str, Config]:
-    """Return each different cell once, with all methods that are asked of it."""
-    cells: dict[str, Config] = {}
-    for config in configs:
-        key = key_of(config)
-        methods = cells[key].methods if key in cells else ()
-        more = tuple(m for m in config.methods if m not in methods)
-        cells[key] = replace(config, methods=(*methods, *more))
-    return cells
+def _merged(cells: Sequence[Cell]) -> dict[str, Cell]:
+    """Return each different cell once, with all that is asked of it."""
+    merged: dict[str, Cell] = {}
+    for cell in cells:
+        key = key_of(cell.config)
+        known = merged.get(key, Cell(config=replace(cell.config, methods=()), original=False))
+        methods = tuple(dict.fromkeys((*known.config.methods, *cell.config.methods)))
+        config = replace(cell.config, methods=methods)
+        merged[key] = Cell(config=config, original=known.original or cell.original)
+    return merged
 
 
-def _cached(config: Config, place: Path) -> Result | None:
-    """Return a result that is complete and of this config, with its methods only, or None."""
+def _cached(cell: Cell, place: Path) -> Result | None:
+    """Return a result that is complete and of this config, with what is asked only, or None."""
     try:
-        result = stored(config, place)
+        result = stored(cell.config, place)
     except (HistoryError, OSError):
         return None
-    if result is None or not is_done(result, config):
+    if result is None or not is_done(result, cell.config, original=cell.original):
         return None
-    asked = (POISONED, *config.methods)
-    return replace(result, methods={name: result.methods[name] for name in asked})
+    return replace(result, methods={name: result.methods[name] for name in cell.asked})
 
 
 def _run_missing(
-    cells: dict[str, Config],
+    cells: dict[str, Cell],
     folder: Path,
     data_dir: Path | None,
     workers: int,
@@ -200,7 +210,8 @@ def _run_missing(
 ) -> None:
     """Run cells in processes of their own: those that can lend come first, then the longest."""
     folder.mkdir(parents=True, exist_ok=True)
-    ordered = sorted(cells, key=lambda key: (_lender(cells[key]) is not None, -_effort(cells[key])))
+    configs = {key: cell.config for key, cell in cells.items()}
+    ordered = sorted(cells, key=lambda k: (_lender(configs[k]) is not None, -_effort(configs[k])))
     jobs = {key: partial(_run_one, cells[key], folder / key, data_dir) for key in ordered}
 
     def watch(done: int, running: Sequence[str]) -> None:
@@ -212,7 +223,7 @@ def _run_missing(
     if failed:
         who: dict[str, list[str]] = {}
         for key, reason in failed.items():
-            who.setdefault(reason, []).append(_words(cells[key]))
+            who.setdefault(reason, []).append(_words(configs[key]))
         said = "; ".join(f"{reason} ({_listed(names)})" for reason, names in who.items())
         raise PlanError(f"{len(failed)} of {len(jobs)} runs failed, the others are kept: {said}")
 
@@ -231,20 +242,22 @@ def _effort(config: Config) -> int:
     return config.rounds * config.peers * (1 + len(config.methods))
 
 
-def _run_one(config: Config, place: Path, data_dir: Path | None) -> Result:
+def _run_one(cell: Cell, place: Path, data_dir: Path | None) -> Result:
     """Run one cell; what is there and cannot be continued is deleted."""
+    config = cell.config
     with alone(place):
-        if (found := _cached(config, place)) is not None:
+        if (found := _cached(cell, place)) is not None:
             return found
         progress = _Note(place / "progress")
+        begun = partial(run, config, place, original=cell.original, data_dir=data_dir)
         try:
             _borrow(config, place)
-            result = run(config, place, data_dir=data_dir, progress=progress)
+            result = begun(progress=progress)
         except HistoryError as error:
             if isinstance(error.__cause__, OSError):  # the disk is to blame, not what is on it
                 raise
             shutil.rmtree(place, ignore_errors=True)
-            result = run(config, place, data_dir=data_dir, progress=progress)
+            result = begun(progress=progress)
         progress.path.unlink(missing_ok=True)
         return result
 
@@ -265,7 +278,8 @@ def _borrow(config: Config, place: Path) -> None:
     alike = [name for name in config.methods if entry_of(name).sees in ("first model", "nothing")]
     names = tuple(name for name in alike if entry_of(name).rounds == "own")
     key = key_of(lender)
-    found = _cached(replace(lender, methods=names), place.parent / key)
+    lent = Cell(config=replace(lender, methods=names), original=False)
+    found = _cached(lent, place.parent / key)
     if found is None:
         return
     models = [place.parent / key / "models" / f"{name}.npy" for name in names]

@@ -115,6 +115,10 @@ class Config:
     accept_differencing: bool = False
     """Remove leavers even if they are too few to hide each other's updates."""
 
+    references: int = 2
+    """Where peers left and retrain is run: how many more retrainings, from other first weights,
+    tell what a model would know that never saw their data; 0 measures nothing."""
+
     clear: bool = False
     """Skip dealing and opening: the same numbers, faster."""
     colluders: int | None = None
@@ -131,9 +135,9 @@ class Config:
     """How much the history may take on disk, in GB."""
 
     def __post_init__(self) -> None:
-        counts = ("malicious", "undetected", "accused", "leavers", "absent", "lying", "seed")
+        people = ("malicious", "undetected", "accused", "leavers", "absent", "lying")
         at_least = (("peers", 2), ("rounds", 1), ("evaluate_every", 1))
-        for name, least in (*at_least, *((name, 0) for name in counts)):
+        for name, least in (*at_least, *((name, 0) for name in (*people, "seed", "references"))):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.malicious and self.leavers:

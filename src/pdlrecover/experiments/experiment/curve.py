@@ -26,8 +26,11 @@ class CurveObserver:
     It counts the method's own steps: one that starts over goes on counting.
     """
 
-    def __init__(self, world: World, name: str, progress: Progress | None) -> None:
+    def __init__(
+        self, world: World, name: str, progress: Progress | None, *, measured: bool = True
+    ) -> None:
         self._world, self._name, self._progress = world, name, progress
+        self._measured = measured
         self._last = 0
         self.model: Vector = world.federation.simulated_peers.updates.model.initial
         """The latest."""
@@ -39,7 +42,7 @@ class CurveObserver:
         """Take note of a round."""
         self._last += 1
         self.model = step.model
-        if (self._last - 1) % self._world.config.curve_every == 0:
+        if self._measured and (self._last - 1) % self._world.config.curve_every == 0:
             self.measure(self._last, step.model)
         if self._progress:
             latest = self.curve.accuracy[-1] if self.curve.accuracy else None

@@ -1,29 +1,66 @@
-"""Whether a recovered model has forgotten the removed peers. Accuracy alone cannot tell.
+"""Whether a recovered model has forgotten the peers that left. Accuracy alone cannot tell.
 
-    gap(w)        = loss on held-out data − loss on the removed peers' own data
-    remembered(w) = (gap(w) − gap(retrain)) / (gap(original) − gap(retrain))
+A model is surer of samples that it was trained on. Let p_w(x) be the probability that the model w
+gives to the class of x, and p̄(x) its mean over R *references*: retrainings from other first weights
+with other minibatches, none of which saw the data of the removed peers P. Then
 
-Held-out data is weighted to the removed peers' mix of classes; else a model that is merely better
-at some classes would seem to remember. The original model is 1 and retraining is 0. On one seed the
-noise is about ±0.3: average over seeds. Where the original itself remembers next to nothing, as
-after SGD with normal minibatches, the ratio has no meaning, and is None.
+    a, b           such that p_w(x) ≈ a + b·p̄(x) on held-out data, by least squares: what a model
+                   as good as w gives to a sample that it never saw
+    excess(w)      = mean over P's samples of p_w(x) − a − b·p̄(x)
+    remembered(w)  = excess(w) / excess(original)
+
+Held-out data is weighted to P's mix of classes. Both have standard errors: that of an excess from
+the residuals of P's samples, of the held-out ones and of the slope b, that of a ratio by the delta
+method. The original remembers 1, and a model that never saw the data 0 within its error. Where the
+original's excess is not `SURE` standard errors above zero, its share has no meaning, and is None.
+
+Probabilities, because a few samples rule a mean of losses: `docs/reproduction.md` has what was
+compared.
 Next to it stands the backdoor's success above that of retraining, which need not be zero itself.
 """
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.experiments.experiment.result import POISONED, Losses, MethodResult
-from pdlrecover.learning import Dataset, mean_loss
+from pdlrecover.learning import Dataset, confidences, mean_loss
 from pdlrecover.recovery.methods import METHODS, REFERENCE
 from pdlrecover.recovery.requests import Vector
 
-TELLING = 0.02
-"""The least that the original must remember, in nats, for a share of it to tell anything:
-models that never saw the removed data differ from retraining by half of that."""
+SURE = 2.0
+"""How many standard errors above zero the original's excess must be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A number and its standard error."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.value:z.2f} ± {self.error:.2f}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sureness:
+    """p_w of the removed peers' samples, and of the held-out ones."""
+
+    removed: NDArray[np.float64]
+    held_out: NDArray[np.float64]
+
+    @classmethod
+    def mean(cls, models: Sequence["Sureness"]) -> "Sureness":
+        """Return p̄."""
+        return cls(
+            removed=np.mean([each.removed for each in models], axis=0),
+            held_out=np.mean([each.held_out for each in models], axis=0),
+        )
 
 
 def losses(
@@ -54,37 +91,98 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def with_forgetting(methods: dict[str, MethodResult]) -> dict[str, MethodResult]:
-    """Return the results with `remembered` and `attack_success_above_retrain` filled in."""
-    retrain = methods.get(REFERENCE)
-    if retrain is None:
-        return methods
-    found = {}
+def sureness(
+    simulated_peers: SimulatedPeers, dataset: Dataset, removed: tuple[int, ...], weights: Vector
+) -> Sureness:
+    """Return how sure a model is of the removed peers' samples, and of the held-out ones."""
+    model = simulated_peers.updates.model
+    samples = simulated_peers.batches.samples_of(removed)
+    own = simulated_peers.x[samples], simulated_peers.y[samples]
+    return Sureness(
+        removed=confidences(model, weights, *own),
+        held_out=confidences(model, weights, dataset.test_x, dataset.test_y),
+    )
+
+
+def held_out_weights(
+    simulated_peers: SimulatedPeers, dataset: Dataset, removed: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return weights of the held-out samples, of sum 1, by which they mix classes as P's do."""
+    mine = simulated_peers.y[simulated_peers.batches.samples_of(removed)].numpy()
+    theirs = dataset.test_y.numpy()
+    wanted, there = (np.bincount(y, minlength=dataset.classes) for y in (mine, theirs))
+    weights = (wanted / np.maximum(there, 1))[theirs]
+    whole: NDArray[np.float64] = weights / weights.sum()
+    return whole
+
+
+def excess(model: Sureness, reference: Sureness, weights: NDArray[np.float64]) -> Estimate | None:
+    """Return by how much a model is surer of P's samples than one as good that never saw them.
+
+    None if it has diverged, or is as sure of everything.
+    """
+    x, y = (each.held_out - weights @ each.held_out for each in (reference, model))
+    square = weights @ x**2
+    if not np.isfinite(model.removed).all() or not np.isfinite(y).all() or not square:
+        return None
+    slope = weights @ (x * y) / square
+    shift = reference.removed - weights @ reference.held_out
+    rest = model.removed - weights @ model.held_out - slope * shift
+    residuals = y - slope * x
+    variance = (
+        rest.var(ddof=1) / len(rest)
+        + weights**2 @ residuals**2
+        + (shift.mean() / square) ** 2 * (weights**2 @ (x * residuals) ** 2)
+    )
+    return Estimate(value=float(rest.mean()), error=math.sqrt(variance))
+
+
+def ratio(ours: Estimate, original: Estimate) -> Estimate | None:
+    """Return what is remembered, by the delta method; None where the original tells nothing."""
+    if original.value <= SURE * original.error:
+        return None
+    share = ours.value / original.value
+    return Estimate(
+        value=share, error=math.hypot(ours.error, share * original.error) / original.value
+    )
+
+
+def with_forgetting(
+    methods: Mapping[str, MethodResult], found: Mapping[str, Estimate | None]
+) -> dict[str, MethodResult]:
+    """Return the results with what each is surer of, what it remembers, and its backdoor."""
+    original = found.get(POISONED)
+    results = {}
     for name, one in methods.items():
-        share = remembered(one, methods[POISONED], retrain) if is_scored(name) else None
-        mine, least = one.attack_success, retrain.attack_success
-        above = None if mine is None or least is None else mine - least
-        found[name] = replace(one, remembered=share, attack_success_above_retrain=above)
-    return found
+        mine = found.get(name) if is_scored(name) else None
+        share = ratio(mine, original) if mine is not None and original is not None else None
+        if share is not None and name == POISONED:
+            share = Estimate(value=1.0, error=0.0)  # by definition
+        results[name] = replace(
+            one,
+            excess=None if mine is None else mine.value,
+            excess_error=None if mine is None else mine.error,
+            remembered=None if share is None else share.value,
+            remembered_error=None if share is None else share.error,
+        )
+    return with_success_above(results)
+
+
+def with_success_above(methods: dict[str, MethodResult]) -> dict[str, MethodResult]:
+    """Return the results with the backdoor's success above that of retraining, if that is there."""
+    retrain = methods.get(REFERENCE)
+    least = None if retrain is None else retrain.attack_success
+
+    def above(mine: float | None) -> float | None:
+        return None if mine is None or least is None else mine - least
+
+    return {
+        name: replace(one, attack_success_above_retrain=above(one.attack_success))
+        for name, one in methods.items()
+    }
 
 
 def is_scored(name: str) -> bool:
-    """Say whether losses tell what a model remembers: a method's entry does, the original's do."""
+    """Say whether a model's scores are probabilities: a method's entry does, the original's are."""
     entry = METHODS.get(name.partition(":")[0])
     return entry is None or entry.scored
-
-
-def remembered(one: MethodResult, original: MethodResult, retrain: MethodResult) -> float | None:
-    """Return how much of the removed peers' data a model remembers: the original 1, retrain 0."""
-    ours, first, last = gap(one), gap(original), gap(retrain)
-    if ours is None or first is None or last is None:
-        return None
-    return (ours - last) / (first - last) if first - last >= TELLING else None
-
-
-def gap(one: MethodResult | None) -> float | None:
-    """Return the loss on held-out data minus that on the removed peers' data."""
-    held_out = None if one is None else one.held_out_loss
-    if one is None or held_out is None or held_out is msgspec.UNSET or one.removed_loss is None:
-        return None
-    return held_out - one.removed_loss

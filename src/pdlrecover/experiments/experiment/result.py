@@ -38,13 +38,9 @@ NEEDED = (
 )
 """The settings that every result has; others have been added later."""
 LEFT_OUT = (
-    "rounds_from_history",
-    "borrowed_from",
-    "diverged",
-    "clipped_updates",
-    "processor",
-    "evaluations",
-    "continued",
+    *("rounds_from_history", "borrowed_from", "diverged", "clipped_updates", "processor"),
+    *("opened", "dataset_note", "excess", "excess_error", "remembered_error"),
+    *("evaluations", "continued"),
 )
 """What is not written where it is None."""
 
@@ -110,12 +106,21 @@ class MethodNumbers(Scores):
     commit: str | None = None
     rounds_from_history: int | None = None
     """Of the original run: how many rounds an earlier, interrupted run had done."""
+    excess: float | None = None
+    """How much surer it is of the removed peers' data than a model that never saw it; None if that
+    was not measured."""
+    excess_error: float | None = None
+    """Its standard error."""
     remembered: float | None = None
+    """The excess as a share of the original's; earlier versions wrote another measure here."""
+    remembered_error: float | None = None
     attack_success_above_retrain: float | None = None
     borrowed_from: str | None = None
     """The key of the cached run that this was copied from."""
     diverged: str | None = None
     """Why the method was stopped."""
+    opened: dict[str, Openings] | None = None
+    """By kind; None in records of versions that did not write it."""
 
     @property
     def processor_seconds(self) -> float:
@@ -130,7 +135,9 @@ class MethodResult(MethodNumbers):
     """All that a result says of one method."""
 
     opened: dict[str, Openings]
+    """By kind; empty if it is not known, since every method opens something."""
     curve: Curve
+    """Without points if it is not known."""
     liars: list[int] = field(default_factory=list)
     evaluations: list[EvaluationPoint] | None = None
     """What the peers opened of their own held-out samples; None if they hold out none."""

@@ -9,6 +9,8 @@ Rules:
 - The -k methods get as many exact rounds as PDLRecover has used. So it is run with them, asked for
   or not, unless they are given `rounds=`: their results do not depend on what was run before.
 - A method that diverges gets the accuracy of the last model it reached, and the entry says so.
+- Methods that see nothing of the original run need none: with `original=False` it is not trained
+  unless another method is asked for, and the result is without it.
 - Noise that a method adds is a function of the seed, so that a result can be repeated.
 - Rates are fractions of 1. Seconds are the engine's: evaluation and progress are not in them.
 """
@@ -16,7 +18,7 @@ Rules:
 import math
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +29,15 @@ from pdlrecover.engines.trained_model import TrainedModel
 from pdlrecover.errors import HistoryError, PlanError, RangeError, RecordError
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.curve import CurveObserver, Progress
-from pdlrecover.experiments.experiment.forgetting import losses, with_forgetting
+from pdlrecover.experiments.experiment.forgetting import (
+    Estimate,
+    Sureness,
+    excess,
+    held_out_weights,
+    losses,
+    sureness,
+    with_forgetting,
+)
 from pdlrecover.experiments.experiment.result import (
     FORMAT,
     POISONED,
@@ -48,13 +58,14 @@ def run(
     config: Config,
     out: Path,
     *,
+    original: bool = True,
     data_dir: Path | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
     out.mkdir(parents=True, exist_ok=True)
     result = stored(config, out) or _fresh(config)
-    if is_done(result, config):
+    if is_done(result, config, original=original):
         return result
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
     try:
@@ -67,12 +78,17 @@ def run(
         world.federation.history.discard()
         raise
     result = _write(out, replace(result, config=config, complete=False))
-    result = _write(out, _train(world, out, result, progress))
-    for name in _ordered(config.methods):
-        if name not in result.methods:
-            found = _recover(world, name, out, result, progress)
-            result = _write(out, replace(result, methods={**result.methods, name: found}))
+    missing = [name for name in _ordered(config.methods) if name not in result.methods]
+    if original or needs_original(missing):
+        result = _write(out, _train(world, out, result, progress))
+    else:
+        world.federation.plan(config.rounds, config.learning_rate, optimizer=config.optimizer)
+        result = replace(result, dataset_note=world.dataset.note)
+    for name in missing:
+        found = _recover(world, name, out, result, progress)
+        result = _write(out, replace(result, methods={**result.methods, name: found}))
     methods = dict(result.methods)
+    surer = _forgetting(world, out, methods, progress)
     if REFERENCE in methods:
         retrained = _kept(out, REFERENCE)
         for name, one in methods.items():
@@ -80,7 +96,7 @@ def run(
             finite = distance if math.isfinite(distance) else None
             methods[name] = replace(one, distance_to_retrain=finite)
     world.federation.history.discard()
-    return _write(out, replace(result, methods=with_forgetting(methods), complete=True))
+    return _write(out, replace(result, methods=with_forgetting(methods, surer), complete=True))
 
 
 def begin(config: Config, out: Path, methods: dict[str, MethodResult]) -> None:
@@ -89,9 +105,15 @@ def begin(config: Config, out: Path, methods: dict[str, MethodResult]) -> None:
     _write(out, replace(_fresh(config), methods=methods))
 
 
-def is_done(result: Result, config: Config) -> bool:
+def is_done(result: Result, config: Config, *, original: bool = True) -> bool:
     """Say whether a result has all that is asked for."""
-    return result.complete and all(name in result.methods for name in config.methods)
+    asked = (*config.methods, *((POISONED,) if original else ()))
+    return result.complete and all(name in result.methods for name in asked)
+
+
+def needs_original(methods: Sequence[str]) -> bool:
+    """Say whether any of these methods uses more of the original run than its first weights."""
+    return any(entry_of(name).sees != "nothing" for name in methods)
 
 
 def _ordered(methods: Sequence[str]) -> list[str]:
@@ -102,14 +124,18 @@ def _ordered(methods: Sequence[str]) -> list[str]:
     return [*before, *needed, *after]
 
 
-def _keep(out: Path, name: str, state: TrainedModel) -> None:
+def _place(out: Path, name: str) -> Path:
+    return out / "models" / f"{name}.npy"
+
+
+def _keep(out: Path, name: str, weights: Vector) -> None:
     """Write a method's model beside the record."""
     (out / "models").mkdir(exist_ok=True)
-    np.save(out / "models" / f"{name}.npy", state.weights, allow_pickle=False)
+    np.save(_place(out, name), weights, allow_pickle=False)
 
 
 def _kept(out: Path, name: str) -> Vector:
-    path = out / "models" / f"{name}.npy"
+    path = _place(out, name)
     if not path.exists():
         raise HistoryError(f"{path} is missing; delete {out} to run again")
     try:
@@ -129,7 +155,7 @@ def _train(world: World, out: Path, result: Result, progress: Progress | None) -
     )
     trained = replace(_measured(world, state, observer), rounds_from_history=found)
     clipped = world.federation.simulated_peers.clipped
-    _keep(out, POISONED, state)
+    _keep(out, POISONED, state.weights)
     return replace(
         result,
         methods={**result.methods, POISONED: result.methods.get(POISONED, trained)},
@@ -160,7 +186,7 @@ def _recover(
         )
     except RangeError as error:
         state, diverged = world.federation.unfinished(observer.model), str(error)
-    _keep(out, name, state)
+    _keep(out, name, state.weights)
     return replace(_measured(world, state, observer), diverged=diverged)
 
 
@@ -177,6 +203,25 @@ def _measured(world: World, state: TrainedModel, observer: CurveObserver) -> Met
         continued=[*state.continued] or None,
         commit=_commit(),
     )
+
+
+def _forgetting(
+    world: World, out: Path, methods: Mapping[str, MethodResult], progress: Progress | None
+) -> dict[str, Estimate | None]:
+    """Return how much surer each model is of the leavers' data than one that never saw it."""
+    config = world.config
+    asked = config.leavers and config.references and {POISONED, REFERENCE} <= methods.keys()
+    if not asked:
+        return {}
+    parts = world.federation.simulated_peers, world.dataset, world.removed
+    names = [f"reference-{number}" for number in range(1, config.references + 1)]
+    for number, name in enumerate(names, start=1):
+        if not _place(out, name).exists():
+            observer = CurveObserver(world, name, progress, measured=False)
+            _keep(out, name, world.federation.reference(world.removed, number, observer))
+    known = Sureness.mean([sureness(*parts, _kept(out, name)) for name in names])
+    weights = held_out_weights(*parts)
+    return {n: excess(sureness(*parts, _kept(out, n)), known, weights) for n in methods}
 
 
 def _fresh(config: Config) -> Result:

@@ -28,6 +28,8 @@ class Measure:
     factor: float = 1
     spread: bool = False
     """The spread over the seeds gets a column of its own."""
+    error: bool = False
+    """What stands for the spread is a standard error, which one seed has, too."""
     idle: bool = False
     """Left out also where every value is 0."""
 
@@ -43,13 +45,18 @@ def _at(number: NumberName) -> Callable[[SeedResults, str], Mean | None]:
     return lambda runs, method: runs.mean(method, number)
 
 
+def _remembered(runs: SeedResults, method: str) -> Mean | None:
+    found = runs.remembered(method)
+    return None if found is None else Mean(found.value, found.error, len(runs))
+
+
 ABOVE = "attack_success_above_retrain"
 MEASURES = (
     Measure("accuracy", "accuracy (%)", _at("accuracy"), 100, spread=True),
     Measure("held_out_accuracy", "accuracy by the peers (%)", SeedResults.held_out_accuracy, 100),
     Measure("attack_success", "backdoor success (%)", _at("attack_success"), 100, spread=True),
     Measure(ABOVE, "backdoor above retrain (points)", above, 100, spread=True),
-    Measure("remembered", "remembered", SeedResults.remembered, spread=True),
+    Measure("remembered", "remembered", _remembered, spread=True, error=True),
     Measure("exact_rounds", "exact rounds", SeedResults.exact_rounds),
     Measure("fallback_rounds", "asked for by the guard", _at("fallback_rounds"), idle=True),
     Measure("gradient_evaluations", "gradient evaluations", _at("gradient_evaluations")),
@@ -127,7 +134,7 @@ def _table(runs: SeedResults, commands: str) -> Table:
             continue
         columns.append(Column(key=measure.key, heading=measure.heading))
         cells.append([None if mean is None else mean.value for mean in found])
-        if len(runs) > 1 and measure.spread:
+        if measure.error or (len(runs) > 1 and measure.spread):
             columns.append(Column(key=f"{measure.key}_spread", heading=f"± {measure.heading}"))
             cells.append([None if mean is None else mean.spread for mean in found])
     failed = [sum(map(bool, runs.diverged(name))) for name in runs.methods]
@@ -137,12 +144,15 @@ def _table(runs: SeedResults, commands: str) -> Table:
         cells.append([(f"{n}{several}" if several else "yes") if n else None for n in failed])
     notes = []
     if any(column.key == "remembered" for column in columns):
-        notes.append("Remembered, of the removed peers’ data: the original model 1, retraining 0.")
+        notes.append(
+            "Remembered, of the data of the peers that left: the original model 1, a model that "
+            "never saw it 0; its ± is a standard error."
+        )
     for name in runs.methods:
         reasons = [why for one in runs.entries(name) for why in one.continued or ()]
         notes += [f"{name} went on: {why}." for why in reasons]
     if len(runs) > 1:
-        notes.append(f"Means over {len(runs)} seeds; ± is the standard deviation.")
+        notes.append(f"Means over {len(runs)} seeds; ± is else the standard deviation.")
     return Table(
         title="Results",
         columns=columns,

@@ -4,6 +4,7 @@ from pdlrecover.experiments.analysis.promises import above, gap, points
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.document import Row
+from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import (
     BLOCKS,
@@ -28,8 +29,7 @@ def _table_3(draft: Draft, results: Results) -> None:
     draft.table(
         f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
         [_row(name, method, of) for name, of in by_dataset.items() for method in (POISONED, *ALL)],
-        note="Backdoor success is what the trigger achieves on clean test samples. Remembered: the "
-        "original model is 1, retraining is 0; – where the original remembers too little to tell. "
+        note="Backdoor success is what the trigger achieves on clean test samples. "
         "Exact rounds: gradients that the kept peers computed, as rounds of all of them; certified "
         f"removal's are over all of a peer's data, the others' over a minibatch. {BLOCKS}",
         paper="paper (%)",
@@ -75,23 +75,31 @@ def _row(dataset: str, method: str, of: Results) -> Row:
         "method": method,
         "accuracy": of.accuracy(method),
         "paper": None if published is None else round(100 * published, 1),
-        **measured(of, method, "backdoor", "above_retrain", "remembered"),
+        **measured(of, method, "backdoor", "above_retrain"),
         "exact_rounds": number(of.exact_rounds(method), 0),
-        "individual": "yes" if of.individual_openings(method) else "no",
+        "individual": "yes" if _individual(of, method) else "no",
     }
+
+
+def _individual(of: Results, method: str) -> bool:
+    """Say whether a method looks at single updates: those have to be stored."""
+    return any(one.individual_storage_bytes for one in of.entries(method))
 
 
 def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Reproduction:
     def write(draft: Draft, results: Results) -> None:
-        scale = draft.scale
+        scale, missing = draft.scale, dict[str, None]()
         for dataset in scale.datasets:
             of = results.where(dataset=dataset)
             for rate, label in rates(attack).items():
+                title = f"{dataset}: {label} by round"
+                lines = {m: draft.curve(of, m, rate, title) for m in (POISONED, *methods)}
+                missing |= dict.fromkeys(m for m, line in lines.items() if line is None)
                 draft.figure(
-                    f"{dataset}: {label} by round",
+                    title,
                     "round of the method",
                     label,
-                    [s for m in (POISONED, *methods) if (s := of.curve(m, rate)) is not None],
+                    [line for line in lines.values() if line is not None],
                     note="Mean over seeds, with its standard deviation.",
                 )
         draft.summary = [
@@ -99,6 +107,9 @@ def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Rep
             "How each method's model gets better, round by round, without "
             f"{scale.typical} of {scale.peers} peers.",
         ]
+        if missing:
+            said = f"Numbers, but no curves are recorded of {listed(list(missing))}."
+            draft.summary.append(said)
 
     return Reproduction(
         name=name,

@@ -1,6 +1,6 @@
 """Accuracy by the number of removed peers, and by the number of exact rounds."""
 
-from pdlrecover.experiments.analysis.promises import holds, word
+from pdlrecover.experiments.analysis.promises import TERMS, holds, word
 from pdlrecover.experiments.analysis.results import Results, line
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED
@@ -44,8 +44,8 @@ def _by_count(name: str, title: str, attack: str) -> Reproduction:
         gaps = [float(found) for row in rows if (found := row["minus_retrain"]) is not None]
         draft.summary = [
             f"PDLRecover minus retraining: {min(gaps):+.2f} to {max(gaps):+.2f} points.",
-            f"It keeps its promises in {sum(kept)} of {len(kept)} settings: within 0.5 points, the "
-            f"backdoor within 2, at most {scale.exact_share:g} of the rounds exact.",
+            f"It keeps its promises in {sum(kept)} of {len(kept)} settings: {TERMS}, at most "
+            f"{scale.exact_share:g} of the rounds exact.",
         ]
         accuracies = {method: f"{method} (%)" for method in SHOWN}
         published = {f"paper_{method}": f"paper: {method} (%)" for method in SHOWN}

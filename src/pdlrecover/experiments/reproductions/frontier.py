@@ -17,11 +17,11 @@ from typing import Any
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results, work
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.forgetting import is_scored
+from pdlrecover.experiments.experiment.forgetting import Estimate, is_scored
 from pdlrecover.experiments.experiment.result import MethodResult, NumberName
 from pdlrecover.experiments.report.document import Row, Series
 from pdlrecover.experiments.report.format import listed
-from pdlrecover.experiments.reproductions.attacks import RIVAL, RIVAL_SHARES
+from pdlrecover.experiments.reproductions.attacks import FAST, RIVAL, RIVAL_SHARES, rival
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction, measured
 from pdlrecover.experiments.reproductions.scale import LEAVERS, TINY_BATCH, Scale
 from pdlrecover.recovery.methods import BASELINES, METHODS
@@ -36,23 +36,21 @@ SGD_SHARES = (0.02, 0.05, 0.1, 0.2)
 ADAM_SHARES = (0.1, 0.2, 0.5)
 RIVAL_ADAM_SHARES = (0.05, 0.1, 0.2, 0.35, *RIVAL_SHARES)
 RIVAL_TINY_SHARES = (0.02, 0.035, 0.05, 0.065, 0.08, 0.1, 0.2)
-"""Finer ones for the rival, where it and PDLRecover are near each other."""
-BUDGETED = (RIVAL, *(m for m, entry in METHODS.items() if entry.rounds == "budgeted"))
-
-
-def _shares(method: str, *, adam: bool, tiny: bool) -> tuple[float, ...]:
-    if method == RIVAL and (adam or tiny):
-        return RIVAL_ADAM_SHARES if adam else RIVAL_TINY_SHARES
-    return ADAM_SHARES if adam else SGD_SHARES
+"""Finer ones for the rival, accelerated retraining by Adam."""
+FAST_ROUNDS = (10, 15, 20, 30, 40)
+"""Rounds of accelerated retraining as we recommend it, besides its own number."""
+BUDGETED = tuple(method for method, entry in METHODS.items() if entry.rounds == "budgeted")
 
 
 def _methods(rounds: int, *, adam: bool, tiny: bool) -> tuple[str, ...]:
     """Return the plans, and after normal minibatches each rival with its own settings."""
+    shares = ADAM_SHARES if adam else SGD_SHARES
+    finer = RIVAL_ADAM_SHARES if adam else RIVAL_TINY_SHARES if tiny else SGD_SHARES
+    fast = [FAST[0], *(f"{FAST[0]}:rounds={k}" for k in FAST_ROUNDS)]
     budgets = [
-        f"{method}:rounds={round(rounds * share)}"
-        for method in BUDGETED
-        for share in _shares(method, adam=adam, tiny=tiny)
+        f"{method}:rounds={round(rounds * share)}" for method in BUDGETED for share in shares
     ]
+    budgets += [rival(round(rounds * share)) for share in finer]
     base = max(2, rounds // 5 if adam else rounds // 40)
     plans = [
         f"pdlrecover:preparation={max(2, round(base * p))}+period={period}+final={round(base * f)}"
@@ -60,7 +58,7 @@ def _methods(rounds: int, *, adam: bool, tiny: bool) -> tuple[str, ...]:
         for period in ((5, 10) if adam else (15, 30, 60))
     ]
     rivals = () if tiny else tuple(m for m in METHODS if m not in BASELINES)
-    return ("retrain", "historical", "auto", *plans, *budgets, *rivals)
+    return ("retrain", "historical", "auto", *fast, *plans, *budgets, *rivals)
 
 
 ORIGINALS: dict[str, dict[str, Any]] = {
@@ -89,15 +87,17 @@ def _cells(scale: Scale) -> list[Config]:
     ]
 
 
-def modelled_seconds(one: MethodResult, peers: int) -> float:
-    """Return the time of one peer on a network, by the costs above."""
+def modelled_seconds(one: MethodResult, peers: int) -> float | None:
+    """Return the time of one peer on a network, by the costs above; None if it is not recorded."""
+    if not one.opened:
+        return None
     counts = {kind: opened.openings for kind, opened in one.opened.items()}
     openings = sum(counts.get(kind, 0) for kind in VECTORS)
     trips = counts.get("directions", 0) if "dot products" in counts else 0
     return EXACT_SECONDS * work(one, peers) + OPENING_SECONDS * openings + TRIP_SECONDS * trips
 
 
-EFFORTS: dict[str, tuple[str, Callable[[MethodResult, int], float]]] = {
+EFFORTS: dict[str, tuple[str, Callable[[MethodResult, int], float | None]]] = {
     "exact_rounds": ("exact rounds", work),
     "modelled_seconds": ("modelled seconds", modelled_seconds),
     "seconds": ("measured seconds", lambda one, peers: one.processor_seconds),
@@ -124,7 +124,7 @@ def _write(draft: Draft, results: Results) -> None:
             rows += [what | _row(of, method) for method in methods]
             good = _good(of, methods, attack)
             cheapest.append(f"{title}: {_cheapest(good)}")
-            best.update([] if good is None else [_first(good).split(":")[0]])
+            best.update([] if good is None else [_family(_first(good))[0]])
     draft.table("What a given effort buys", rows)
     draft.summary = [
         "The promises are kept with the fewest exact rounds by "
@@ -150,30 +150,42 @@ def _panels(attack: str) -> list[tuple[NumberName | None, str, float]]:
 def _draw(draft: Draft, title: str, of: Results, attack: str, methods: tuple[str, ...]) -> None:
     for shown, label, factor in _panels(attack):
         for effort, (axis, _) in EFFORTS.items():
-            families: dict[str, list[tuple[float, float, str]]] = {}
+            families: dict[str, list[tuple[float, float, float | None, str]]] = {}
             for name in methods:
                 y = of.remembered(name) if shown is None else of.mean(name, shown)
                 x = _effort(of, name, effort)
                 if y is not None and x is not None:
-                    family, _, plan = name.partition(":")
-                    families.setdefault(family, []).append((x, factor * y.value, plan))
+                    family, plan = _family(name)
+                    error = y.error if isinstance(y, Estimate) else None
+                    families.setdefault(family, []).append((x, factor * y.value, error, plan))
             series = [
                 Series(
                     name=family,
-                    x=[x for x, _, _ in sorted(points)],
-                    y=[y for _, y, _ in sorted(points)],
-                    labels=[plan for _, _, plan in sorted(points)],
+                    x=[x for x, *_ in points],
+                    y=[y for _, y, *_ in points],
+                    spread=[error for *_, error, _ in points] if shown is None else None,
+                    labels=[plan for *_, plan in points],
                     points=True,
                 )
-                for family, points in families.items()
+                for family, found in families.items()
+                for points in [sorted(found, key=lambda each: each[:2])]
             ]
             draft.figure(f"{title}: {label} by {axis}", axis, label, series)
+
+
+def _family(name: str) -> tuple[str, str]:
+    """Return the method whose plan this is, and the plan; the rival is a method of its own."""
+    if name.startswith(RIVAL):
+        return RIVAL, name.removeprefix(f"{RIVAL}+")
+    family, _, plan = name.partition(":")
+    return family, plan
 
 
 def _effort(of: Results, name: str, effort: str) -> float | None:
     _, spent = EFFORTS[effort]
     values = [spent(r.methods[name], r.config.kept) for r in of if name in r.methods]
-    return sum(values) / len(values) if values else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _row(of: Results, name: str) -> Row:
@@ -212,7 +224,7 @@ def _cheapest(good: dict[str, float] | None) -> str:
     if best == "retrain":
         return "nothing but retraining keeps the promises."
     first = min((n for n in good if n.startswith(RIVAL)), key=lambda n: good[n], default=None)
-    beside = "" if first in (None, best) else f" (of {RIVAL}: {good[first]:.1f})"
+    beside = "" if first in (None, best) else f" (of the rival: {good[first]:.1f})"
     return f"{best} needs the least, {good[best]:.1f} exact rounds{beside}."
 
 

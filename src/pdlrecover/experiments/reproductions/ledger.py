@@ -3,6 +3,7 @@
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.report.document import Row
+from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions.accuracy import ALL
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction
 from pdlrecover.experiments.reproductions.scale import Scale
@@ -14,7 +15,9 @@ def _cells(scale: Scale) -> list[Config]:
 
 def _write(draft: Draft, results: Results) -> None:
     (result,) = results
-    config, methods = result.config, {method: result.methods[method] for method in ALL}
+    config = result.config
+    methods = {method: result.methods[method] for method in ALL if result.methods[method].opened}
+    unknown = [method for method in ALL if method not in methods]
     rows: list[Row] = [
         {
             "method": method,
@@ -44,6 +47,8 @@ def _write(draft: Draft, results: Results) -> None:
         f"This is one run on {config.dataset}: {config.peers} peers, {len(config.removed)} of them "
         f"removed, {config.rounds:,} rounds with {config.optimizer}, seed {config.seed}.",
     ]
+    if unknown:
+        draft.summary.append(f"What {listed(unknown)} opened is not recorded.")
 
 
 REPRODUCTION = Reproduction(

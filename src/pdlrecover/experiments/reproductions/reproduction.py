@@ -21,6 +21,8 @@ SHORT = (
     "mean nothing."
 )
 """What to say of verdicts on quick runs."""
+ROUNDING = 1e-4
+"""How much a mean of recorded rates may be off, in percent."""
 HEADINGS = {
     "accuracy": "accuracy (%)",
     "minus_retrain": "minus retrain (points)",
@@ -36,7 +38,7 @@ MEASURES: dict[str, Callable[[Results, str], Cell]] = {
     "worst_seed": lambda of, method: points(min(gaps(of, method), default=None)),
     "backdoor": lambda of, method: percent(of.mean(method, "attack_success")),
     "above_retrain": lambda of, method: points(above(of, method), 1),
-    "remembered": lambda of, method: number(of.remembered(method)),
+    "remembered": lambda of, method: str(of.remembered(method) or "") or None,
     "exact_rounds": lambda of, method: number(of.mean(method, "exact_rounds"), 1),
 }
 """What rows say of a method, by key."""
@@ -54,6 +56,8 @@ class Draft:
     tables: list[Table] = field(default_factory=list)
     ledger: dict[str, dict[str, Openings]] = field(default_factory=dict)
     note: str = ""
+    earlier: Document | None = None
+    """What an earlier command wrote, for curves that are not recorded."""
 
     def figure(
         self, title: str, x: str, y: str, series: list[Series], *, note: str = "", log: bool = False
@@ -63,6 +67,14 @@ class Draft:
         self.figures.append(
             Figure(title=title, x=x, y=y, series=series, command=said, note=note, log=log)
         )
+
+    def curve(self, of: Results, method: str, rate: RateName, title: str) -> Series | None:
+        """Return a method's curve, or the earlier one if it ends where these results do."""
+        found, end = of.curve(method, rate), of.mean(method, rate)
+        if found is not None or end is None or self.earlier is None:
+            return found
+        lines = [s for f in self.earlier.figures if f.title == title for s in f.series]
+        return next((s for s in lines if s.name == method and _ends_at(s, 100 * end.value)), None)
 
     def table(self, title: str, rows: Sequence[Row], *, note: str = "", **headings: str) -> None:
         """Add a table of rows by key; its columns are headed as given here, or in `HEADINGS`."""
@@ -80,11 +92,17 @@ class Reproduction:
     write: Callable[[Draft, Results], None]
     """Writes what the results of the cells show."""
 
-    def document(self, scale: Scale, results: Results) -> Document:
-        """Return the document of these results."""
-        draft = Draft(name=self.name, title=self.title, scale=scale)
+    def document(self, scale: Scale, results: Results, earlier: Document | None = None) -> Document:
+        """Return the document of these results; curves that they lack are the earlier one's."""
+        draft = Draft(name=self.name, title=self.title, scale=scale, earlier=earlier)
         self.write(draft, results)
-        return Document(**{key: value for key, value in vars(draft).items() if key != "scale"})
+        made = {key: value for key, value in vars(draft).items() if key not in ("scale", "earlier")}
+        return Document(**made)
+
+
+def _ends_at(line: Series, value: float) -> bool:
+    """Say whether a line ends at a mean of recorded rates, in percent, which are rounded."""
+    return bool(line.y) and line.y[-1] is not None and abs(line.y[-1] - value) < ROUNDING
 
 
 def command(name: str, scale: Scale) -> str:

@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from pdlrecover.experiments.analysis.promises import gap, holds, points, word
+from pdlrecover.experiments.analysis.promises import TERMS, gap, holds, points, word
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED, MethodResult
 from pdlrecover.experiments.report.document import Row
-from pdlrecover.experiments.reproductions.attacks import RIVAL, rivals
+from pdlrecover.experiments.reproductions.attacks import FAST, RIVAL_AFTER_SGD, rival, rivals
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction, measured
 from pdlrecover.experiments.reproductions.scale import Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
@@ -53,9 +53,9 @@ SETTINGS = (
 
 def _config(scale: Scale, setting: Setting, dataset: str, seed: int) -> Config:
     """Return one run; after Adam nothing is blocked, and the rival needs more rounds."""
-    methods: tuple[str, ...] = (REFERENCE, OURS, UNBLOCKED, "auto", RIVAL)
+    methods: tuple[str, ...] = (REFERENCE, OURS, UNBLOCKED, *FAST, rival(RIVAL_AFTER_SGD))
     if setting.values.get("optimizer") == "adam":
-        methods = (REFERENCE, OURS, "auto", *rivals(scale, (0.5, 0.7)).values())
+        methods = (REFERENCE, OURS, *FAST, *rivals(scale, (0.5, 0.7)).values())
     return scale.config(dataset, seed, methods=methods, **setting.values)
 
 
@@ -79,9 +79,8 @@ def _write(draft: Draft, results: Results) -> None:
     draft.table(
         "One thing changed",
         rows,
-        note="holds: within 0.5 points of retraining, and the backdoor at most 2 points above it. "
-        f"{UNBLOCKED} opens a vector in every round, as in the paper; elsewhere up to 5 estimated "
-        "rounds are opened as one after SGD.",
+        note=f"holds: {TERMS}. {UNBLOCKED} opens a vector in every round, as in the paper; "
+        "elsewhere up to 5 estimated rounds are opened as one after SGD.",
     )
 
 
@@ -95,7 +94,7 @@ def _reached(of: Results, methods: tuple[str, ...]) -> str:
 def _row(setting: Setting, scale: Scale, of: Results, method: str) -> Row:
     verdict = holds(of, method, math.inf, left=False)
     judged = scale.promised and method not in (POISONED, REFERENCE)
-    shown = ("accuracy", "minus_retrain", "backdoor", "above_retrain", "remembered")
+    shown = ("accuracy", "minus_retrain", "backdoor", "above_retrain")
     return {
         "setting": setting.name,
         "dataset": of[0].config.dataset,
@@ -108,8 +107,10 @@ def _row(setting: Setting, scale: Scale, of: Results, method: str) -> Row:
     }
 
 
-def _vectors(one: MethodResult) -> int:
+def _vectors(one: MethodResult) -> int | None:
     """Return how many vectors a method has opened: all openings but those of dot products."""
+    if not one.opened:
+        return None
     return sum(o.openings for kind, o in one.opened.items() if kind != "dot products")
 
 

@@ -7,7 +7,7 @@ peers as a share of m are removed with the others.
 from pdlrecover.experiments.analysis.results import Results, line
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.report.document import Row
-from pdlrecover.experiments.reproductions.attacks import RIVAL
+from pdlrecover.experiments.reproductions.attacks import FAST, rival
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction, measured, rates
 from pdlrecover.experiments.reproductions.scale import Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
@@ -16,7 +16,7 @@ MISSED = (0.0, 0.1, 0.25, 0.5)
 ACCUSED = (0.0, 0.1, 0.2, 0.3)
 STRONG = 50.0
 """A backdoor with more success than this is still in the model."""
-METHODS = (REFERENCE, OURS, "auto", f"{RIVAL}:rounds=60")
+METHODS = (REFERENCE, OURS, *FAST, rival(60))
 
 
 def _suspects(scale: Scale) -> list[tuple[float, float, int, int, int]]:
@@ -86,7 +86,7 @@ def _row(dataset: str, missed: float, accused: float, of: Results, method: str) 
         "accused": round(100 * accused),
         "method": method,
         **measured(of, method, "accuracy", "minus_retrain", "backdoor", "above_retrain"),
-        **measured(of, method, "remembered", "exact_rounds"),
+        **measured(of, method, "exact_rounds"),
     }
 
 
