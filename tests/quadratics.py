@@ -16,6 +16,7 @@ from pdlrecover.recovery.requests import (
     Removed,
     Stepped,
     Sum,
+    Teacher,
     Update,
 )
 
@@ -41,10 +42,21 @@ class Quadratics:
             mean = self.total(range(4), models[-1]) / self.weights.sum()
             models.append(stepper.step(models[-1], mean))
         code = FixedPoint(peers=4, bound=100.0, length=D + 1)
-        self.run = Original(models=models, optimizer=optimizer, code=code, layers=LAYERS)
+        self.run = Original(
+            models=models,
+            optimizer=optimizer,
+            code=code,
+            layers=LAYERS,
+            peers=4,
+            kept=self.kept,
+        )
 
     def update(self, peer, w):
         return self.weights[peer] * (self.hessians[peer] @ (w - self.centres[peer]))
+
+    def taught(self, peer, w, models):
+        """Return the update of a peer whose loss is least at the mean of the teachers."""
+        return self.weights[peer] * (self.hessians[peer] @ (w - np.mean(models, axis=0)))
 
     def loss(self, peer, w):
         return (w - self.centres[peer]) @ self.hessians[peer] @ (w - self.centres[peer]) / 2
@@ -61,6 +73,12 @@ class Quadratics:
     def answer(self, request):
         weight = float(self.weights[list(self.kept)].sum())
         match request:
+            case Update(teacher=Teacher(models=models), at=w):
+                values = sum(self.taught(i, w, models) for i in self.kept)
+                return Sum(values=values, weight=weight)
+            case Update(of=tuple(of), at=w):
+                peers = [self.kept[i] for i in of]
+                return Sum(values=self.total(peers, w), weight=float(self.weights[peers].sum()))
             case Update(round=t, at=w):
                 self.fresh[t] = self.total(self.kept, w)
                 return Sum(values=self.fresh[t], weight=weight)
@@ -78,6 +96,7 @@ class Quadratics:
                 return Sum(values=values, weight=weight * len(rounds))
             case Individual(round=t, at=at, of=of):
                 peers = self.kept if of is None else [self.kept[i] for i in of]
+                peers = range(4) if request.everybody else peers
                 w = self.run.models[t] if at is None else at
                 rows = np.stack([self.update(i, w) for i in peers]).astype(np.float32)
                 return Individuals(values=rows, weights=self.weights[list(peers)])

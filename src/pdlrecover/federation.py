@@ -42,8 +42,17 @@ from pdlrecover.files import read_json, write_json
 from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
 from pdlrecover.learning import FlatModel, LocalTraining
 from pdlrecover.recovery import methods, optimizers
+from pdlrecover.recovery.evaluation import EvaluationTerms, evaluated
 from pdlrecover.recovery.removal import Reason, check_peers_in_sum, check_removal
-from pdlrecover.recovery.requests import FreshStart, Optimizer, Original, Stepper, Vector
+from pdlrecover.recovery.requests import (
+    FreshStart,
+    Method,
+    Optimizer,
+    Original,
+    Stepper,
+    Tally,
+    Vector,
+)
 from pdlrecover.recovery.retrain import train
 from pdlrecover.sharing import Scheme, Tolerance
 
@@ -56,7 +65,7 @@ UNTRAINED = "there is nothing to recover yet: train the federation first"
 
 SAVED = ("batch_size", "seed", "bound", "l2", "malicious", "cohorts", "clear")
 """The settings that are saved as they are."""
-SAVED_LATER = ("local_steps", "local_rate")
+SAVED_LATER = ("local_steps", "local_rate", "held_out", "evaluate_every")
 """Settings that earlier versions did not save; they had the defaults."""
 NewModel = Callable[[int], torch.nn.Module]
 """Returns the module with first weights drawn from a seed."""
@@ -84,10 +93,18 @@ class Federation:
         resume: bool = False,
         budget: int = DEFAULT_BUDGET,
         new_model: NewModel | None = None,
+        evaluate_every: int = 10,
     ) -> None:
         self.simulated_peers, self.scheme, self.clear = simulated_peers, scheme, clear
         self._flat = simulated_peers.updates.model
         self._budget, self._new_model = budget, new_model
+        self._terms = EvaluationTerms(
+            every=evaluate_every,
+            most=max(map(len, simulated_peers.held_out), default=0),
+            peers=simulated_peers.peers,
+        )
+        self._evaluated: Tally | None = None
+        """What the evaluation of the trained model opened."""
         whole = complete_cohorts(cohorts, simulated_peers.peers)
         blocks = scheme.quorums.blocks(simulated_peers.code.length)
         record = (simulated_peers.code.length,) if clear else (simulated_peers.peers, blocks)
@@ -130,6 +147,8 @@ class Federation:
         resume: bool = False,
         budget: int = DEFAULT_BUDGET,
         new_model: NewModel | None = None,
+        held_out: float = 0.0,
+        evaluate_every: int = 10,
     ) -> Self:
         """Set up a federation of your model and your data, one (samples, labels) for each peer.
 
@@ -139,6 +158,8 @@ class Federation:
         rate `local_rate`, each on a minibatch of its own. `new_model` returns your module with
         first weights drawn from a seed, for recoveries that start afresh; without it the module's
         layers draw them.
+        With `held_out` every peer keeps that share of its samples apart, and models are evaluated
+        on them after every `evaluate_every` rounds and at the end; only sums are opened.
         `resume` takes up the history that an interrupted training has left there.
         `peer_by_peer` computes to the bit what real peers would, and takes longer.
         """
@@ -171,6 +192,7 @@ class Federation:
             malicious=malicious,
             attack=attack,
             peer_by_peer=peer_by_peer,
+            held_out=held_out,
         )
         scheme = Scheme.for_peers(len(parts), tolerance)
         place = None if folder is None else Path(folder)
@@ -183,6 +205,7 @@ class Federation:
             resume=resume,
             budget=budget,
             new_model=new_model,
+            evaluate_every=evaluate_every,
         )
 
     def train(
@@ -209,10 +232,9 @@ class Federation:
                 "asked for; set up another one, in another folder"
             )
         everybody = range(self.simulated_peers.peers)
-        first = self._flat.initial
-        result = self._simulation.drive(
-            train(first, optimizer, range(rounds)), kept=everybody, record=True, observer=observer
-        )
+        method = self._watched(train(self._flat.initial, optimizer, range(rounds)))
+        result = self._simulation.drive(method, kept=everybody, record=True, observer=observer)
+        self._evaluated = result.evaluations.last
         if not self.history.finished:
             self.history.finish(result.model)
         self._optimizer = optimizer
@@ -248,12 +270,14 @@ class Federation:
         accepted = accept_differencing or fresh
         kept = self.check_removal(remove, reason, accept_differencing=accepted)
         methods.check_plan(method, settings, rounds=original.rounds, removed=len(remove))
+        original = replace(original, peers=self.simulated_peers.peers, kept=tuple(kept))
         if fresh:
             original = replace(original, fresh=self._fresh_start(kept, method))
         else:
             self._recovered.append(frozenset(kept))
+        original = replace(original, goal=self._goal(reason))
         result = self._simulation.drive(
-            methods.start(method, original, settings),
+            self._watched(methods.start(method, original, settings)),
             kept=kept,
             faults=faults,
             observer=observer,
@@ -304,6 +328,20 @@ class Federation:
             layers=self._flat.layers,
         )
 
+    def _watched(self, method: Method) -> Method:
+        """Return the method with evaluations, if peers hold samples out."""
+        return evaluated(method, self._terms.every) if self._terms.most else method
+
+    def _goal(self, reason: Reason) -> Vector | Tally | None:
+        """Return what a recovery is to come up to, if that is known.
+
+        After malicious peers the kept ones evaluate the trained model again. After leavers they do
+        not: together with all peers' evaluation that would open the leavers' own.
+        """
+        if not self._terms.most or not self.history.finished:
+            return None
+        return self._evaluated if reason == "left" else self.original.models[-1]
+
     def _known(self, method: str) -> Original:
         """Return what a method may use: the training run, or first weights if that is enough."""
         trained = self._optimizer is not None and self.history.finished
@@ -343,7 +381,14 @@ class Federation:
         return TrainedModel(weights=weights, ledger=ledger, _flat=self._flat)
 
     def _trained(self, result: MethodOutcome) -> TrainedModel:
-        return TrainedModel(weights=result.model, ledger=result.ledger, _flat=self._flat)
+        found = result.evaluations
+        return TrainedModel(
+            weights=result.model,
+            ledger=result.ledger,
+            evaluations=tuple(found.points),
+            continued=tuple(found.continued),
+            _flat=self._flat,
+        )
 
     def _check_budget(self, rounds: int) -> None:
         layout = self.history.layout
@@ -371,6 +416,8 @@ class Federation:
             "clear": self.clear,
             "initial": hashlib.sha256(self._flat.initial.tobytes()).hexdigest(),
         }
+        if simulated_peers.held_out:
+            facts["held_out"] = simulated_peers.held_out_share
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def save(self, folder: Path | str) -> None:
@@ -392,6 +439,9 @@ class Federation:
             "l2": (local := self.simulated_peers.updates.local).l2,
             "local_steps": local.steps,
             "local_rate": local.rate,
+            "held_out": self.simulated_peers.held_out_share,
+            "evaluate_every": self._terms.every,
+            "evaluated": None if self._evaluated is None else vars(self._evaluated),
             "malicious": list(self.simulated_peers.malicious),
             "cohorts": [list(cohort) for cohort in self.history.layout.cohorts],
             "clear": self.clear,
@@ -426,6 +476,8 @@ class Federation:
             recovered = [frozenset(kept) for kept in settings.pop("recovered")]
             values = {key: settings.pop(key) for key in SAVED}
             values |= {key: settings.pop(key) for key in SAVED_LATER if key in settings}
+            tally = settings.pop("evaluated", None)
+            evaluated_as = None if tally is None else Tally(**tally)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
         federation = cls.simulate(
@@ -443,5 +495,5 @@ class Federation:
                 f"and {len(federation.history.models)} models; train it again"
             )
         federation._optimizer = optimizer
-        federation._recovered = recovered
+        federation._recovered, federation._evaluated = recovered, evaluated_as
         return federation

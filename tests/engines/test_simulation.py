@@ -27,6 +27,8 @@ from pdlrecover.recovery.requests import (
     Loss,
     Past,
     Removed,
+    Teacher,
+    Update,
 )
 from pdlrecover.sharing import Scheme
 
@@ -147,9 +149,16 @@ def one_request(request):
     return np.zeros(1)
 
 
+def two_requests(first, second):
+    yield first
+    yield second
+    return np.zeros(1)
+
+
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
+        (Update(round=0, at=np.zeros(38), of=(0, 1)), "1 colluders .* out of a sum over 2 peers"),
         (Individual(round=0), "single peers' updates, which are never opened on shares"),
         (Loss(round=0), "training losses, which peers that share updates keep to themselves"),
         (
@@ -201,6 +210,46 @@ def test_fresh_individual_updates_cost_gradients_of_those_asked():
     assert (ledger.gradient_evaluations, ledger.exact_rounds) == (2, 0)
     _, _, whole = answer_of(Individual(round=7, at=w))
     assert (whole.gradient_evaluations, whole.exact_rounds) == (6, 1)
+
+
+def test_a_sum_over_some_of_the_kept_peers_is_theirs_and_counted_apart():
+    w = np.zeros(38)
+    federation, found, ledger = answer_of(Update(round=7, at=w, of=(0, 3)))
+    expected = federation.simulated_peers.dealt(7, w, [2, 5], "recovery").numpy().sum(axis=0)
+    np.testing.assert_allclose(found.values, expected, atol=2 * 2.0**-20)
+    assert dict(ledger.openings) == {"group sums": 1}
+    assert (ledger.gradient_evaluations, ledger.exact_rounds) == (2, 0)
+    assert ledger.totals().opened["group sums"].of == "at least 2 kept peers together"
+    whole = answer_of(Update(round=7, at=w))[2].bytes_per_peer
+    assert ledger.bytes_per_peer == whole // 2 + whole // 2 // 3  # all open, a third of them deal
+
+
+def test_what_a_training_in_groups_would_have_opened_costs_nothing():
+    _, found, ledger = answer_of(Update(round=7, at=np.zeros(38), of=(0, 3), before=True))
+    assert found.values.any()
+    assert dict(ledger.openings) == {"group sums (training)": 1}
+    assert ledger.gradient_evaluations == ledger.bytes_per_peer == ledger.seconds["gradient"] == 0
+
+
+def test_with_a_teacher_its_predictions_take_the_place_of_the_labels():
+    """At the teacher itself, at temperature 1, the predictions are right and nothing changes."""
+    teacher = CLEAR.original.models[-1]
+    for other, still in ((teacher, True), (np.zeros(38), False)):
+        asked = Update(round=7, at=teacher, teacher=Teacher(models=(other,)))
+        _, found, ledger = answer_of(asked)
+        assert (np.abs(found.values).max() < 1e-5) == still
+        assert dict(ledger.openings) == {"fresh sums": 1}
+    method = two_requests(asked, Dots(pairs=(7,), vectors=np.ones((1, 38))))
+    with pytest.raises(PlanError, match="no pair of round 7"):
+        CLEAR._simulation.drive(method, kept=range(2, 8))
+
+
+def test_everybodys_stored_updates_are_the_removed_peers_too():
+    federation, found, ledger = answer_of(Individual(round=0, everybody=True))
+    at = federation.history.models[0]
+    expected = federation.simulated_peers.dealt(0, at, range(8), "training").numpy()
+    np.testing.assert_allclose(found.values, expected, atol=1e-6)
+    assert (ledger.openings["individual"], ledger.gradient_evaluations) == (8, 0)
 
 
 def test_an_attacker_among_the_kept_sees_everybodys_updates():

@@ -103,6 +103,31 @@ def test_with_chunks_of_one_peer_everybody_computes_the_same_bits(name: str) -> 
         assert torch.equal(together[i], gradients(model, w, x[i : i + 1], y[i : i + 1])[0])
 
 
+@pytest.mark.parametrize("name", ["mlp-8", "recurrent"])
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+@pytest.mark.parametrize("chunk", [1, None])
+def test_soft_labels_are_the_teachers_mean_and_their_gradient_that_of_a_plain_loop(
+    name: str, temperature: float, chunk: int | None
+) -> None:
+    model, w, x, _ = case(name)
+    updates = Updates(model=model, weights=np.ones(PEERS), bound=1e9, chunk=chunk)
+    teachers = [w + 0.5, w - 0.3]
+    soft = updates.soft_labels(teachers, x, temperature)
+    local = LocalTraining(temperature=temperature)
+    found = gradients(model, w, x, soft, local=local, chunk=chunk)
+    for peer in range(PEERS):
+        probabilities = [
+            (model.logits(torch.tensor(t, dtype=torch.float32), x[peer]) / temperature).softmax(1)
+            for t in teachers
+        ]
+        target = sum(probabilities) / 2
+        np.testing.assert_allclose(soft[peer], target.detach(), atol=1e-6)
+        flat = torch.tensor(w, dtype=torch.float32, requires_grad=True)
+        logs = (model.logits(flat, x[peer]) / temperature).log_softmax(1)
+        (-(temperature**2) * (target.detach() * logs).sum(1).mean()).backward()
+        np.testing.assert_allclose(found[peer], flat.grad, atol=1e-5)
+
+
 def test_no_peers_have_no_updates() -> None:
     model, w, x, y = case("mlp")
     assert gradients(model, w, x[:0], y[:0]).shape == (0, model.size)

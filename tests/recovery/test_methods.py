@@ -10,6 +10,12 @@ from quadratics import LAYERS, ROUNDS, D, Quadratics, kinds, sgd
 from pdlrecover.errors import PlanError
 from pdlrecover.field import FixedPoint
 from pdlrecover.recovery.accelerated import AcceleratedOptions
+from pdlrecover.recovery.certified_removal import RemovalOptions
+from pdlrecover.recovery.crab import CrabOptions
+from pdlrecover.recovery.delta_grad import DeltaGradOptions
+from pdlrecover.recovery.fed_eraser import FedEraserOptions
+from pdlrecover.recovery.fedrecover import FedRecoverOptions
+from pdlrecover.recovery.fedrecovery import Noise
 from pdlrecover.recovery.methods import (
     BASELINES,
     METHODS,
@@ -19,6 +25,7 @@ from pdlrecover.recovery.methods import (
     length,
     start,
     starts_afresh,
+    varied,
 )
 from pdlrecover.recovery.optimizers import SGD, Adam, Muon, Rate
 from pdlrecover.recovery.pdlrecover import SGD_BLOCK, Options, pdlrecover
@@ -160,7 +167,7 @@ def test_no_private_method_asks_for_an_individual_update(name):
         assert kinds(engine) <= {Update, Past, Dots, Direction, Removed}
 
 
-@pytest.mark.parametrize("name", ["fedrecover", "fed-eraser", "crab"])
+@pytest.mark.parametrize("name", ["fedrecover", "fed-eraser", "crab", "knot"])
 def test_the_others_do(name):
     for optimizer in (sgd(), Adam(rate=Rate(peak=0.1))):
         engine = Quadratics(range(1, 4), optimizer)
@@ -368,6 +375,49 @@ def test_a_variant_changes_the_settings_it_names():
 def test_variants_that_cannot_be_are_refused(name):
     with pytest.raises(PlanError, match="is no variant of"):
         start(name, Quadratics(range(1, 4), sgd()).run, Settings())
+
+
+VARIANTS = {
+    "fedrecover:warmup=7+period=4+final=2+exceeding=0.001": FedRecoverOptions(
+        warmup=7, period=4, final=2, exceeding=0.001
+    ),
+    "fed-eraser:interval=3+repeat=no": FedEraserOptions(interval=3, repeat=False),
+    "crab:drop=0.2+rounds=0.5+peers=1+repeat=yes": CrabOptions(drop=0.2, rounds=0.5, peers=1.0),
+    "delta-grad:burn_in=4+smoothness=2.5": DeltaGradOptions(burn_in=4, smoothness=2.5),
+    "delta-grad:safeguard=no": DeltaGradOptions(safeguard=False),
+    "fedrecovery-noise:epsilon=8+distance=0.5": Noise(epsilon=8.0, distance=0.5),
+    "certified-removal:l2=0.01+budget=3": RemovalOptions(l2=0.01, budget=3.0),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), VARIANTS.items())
+def test_a_rivals_own_constants_are_its_variants(name, expected):
+    settings = varied(name, Settings())
+    assert settings.of(type(expected)) == expected
+    check_plan(name, Settings(), rounds=100, removed=1)
+
+
+def test_a_rivals_variant_keeps_what_else_was_set():
+    settings = varied("crab:drop=0.3", Settings(own=(CrabOptions(peers=0.5),)))
+    assert settings.of(CrabOptions) == CrabOptions(drop=0.3, peers=0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fedrecover:warmup=2", "more rounds of warm-up than pairs, got 2 and 2"),
+        ("crab:peers=1.5", "Crab's peers is a share from 0 to 1, got 1.5"),
+        (
+            "fed-eraser:repeat=maybe",
+            r"with KEY of interval \(a whole number\), repeat \(yes or no\)",
+        ),
+        ("delta-grad:smoothness=0", "smoothness must be above 0"),
+        ("certified-removal:delta=2", "0 < delta < 1"),
+    ],
+)
+def test_wrong_constants_of_a_rival_are_refused_before_anything_runs(name, message):
+    with pytest.raises(PlanError, match=message):
+        check_plan(name, Settings(), rounds=100, removed=1)
 
 
 def test_rivals_are_asked_for_by_name():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -11,6 +12,7 @@ import typer
 
 from pdlrecover.cli.common import Folder
 from pdlrecover.decode import convert
+from pdlrecover.engines.evaluations import EvaluationPoint
 from pdlrecover.engines.peers.folder import CONTROL, STATUS
 from pdlrecover.engines.peers.operator.local_socket import NoPeerError, ask
 from pdlrecover.engines.peers.operator.status import PRESENT_SECONDS, PeerStatus
@@ -18,6 +20,8 @@ from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_json
 
 T = TypeVar("T")
+SHOWN = 5
+"""Of so many of the last evaluations of a run the status has a line; all are in its JSON."""
 
 
 def status(
@@ -73,6 +77,7 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
         rounds = run.exact_rounds
         if away := [f"{who} {rounds - n}" for who, n in run.dealt.items() if n < rounds]:
             lines.append(f"    of {rounds} exact rounds, done without: {', '.join(away)}")
+        lines += [f"    {line}" for line in _evaluated(run.evaluations)]
     for removal in status.removals:
         lines.append(
             f"  removal {removal.removal[:16]} of {', '.join(removal.removed)} "
@@ -95,3 +100,9 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
         lines.append(f"  {title}: {', '.join(who) or 'nobody'}")
     lines.append(f"  history: {status.history_bytes / 1e6:.1f} MB")
     return lines
+
+
+def _evaluated(points: Sequence[EvaluationPoint]) -> list[str]:
+    """Return the last few evaluations, one a line."""
+    shown = [*(p for p in points if p.original), *[p for p in points if not p.original][-SHOWN:]]
+    return [f"{p}, on {p.samples} held-out samples of {p.peers} peers" for p in shown]

@@ -69,8 +69,11 @@ def _columns(runs: SeedResults) -> dict[str, dict[str, str]]:
     guard's if it asked for a round.
     """
     entries = {name: runs[0].methods[name] for name in runs.methods}
+    opened = {name: runs.held_out_accuracy(name) for name in entries}
     success = {name: entry.attack_success for name, entry in entries.items()}
     columns = {"acc.": {name: percent(e.accuracy) for name, e in entries.items()}}
+    if any(opened.values()):
+        columns["by\npeers"] = {n: percent(m.value if m else None) for n, m in opened.items()}
     if any(value is not None for value in success.values()):
         columns["back\ndoor"] = {name: percent(success[name]) for name in entries}
         columns["above\nretrain"] = {

@@ -2,6 +2,9 @@
 
     minibatches → poison → update → corrupt → weigh → clip → round, and the weight appended
 
+With a teacher, its predictions take the place of all labels after the poisoning: what attackers do
+to labels is then without effect, what they do to samples is not.
+
 Rules:
 
 - What a peer deals is its clipped update and its weight, (gᵢ, αᵢ): d + 1 numbers, each rounded to
@@ -10,6 +13,7 @@ Rules:
   peer's update, added modulo q, is the same number (a test holds that).
 - Attackers come to their attack in ascending order, with their places among all malicious peers,
   whatever the order and the number of those asked.
+- Evaluations are computed peer by peer, on what each holds out; a malicious peer poisons that, too.
 - A real peer computes for itself only, a simulation for many at once. Where updates are computed
   peer by peer (`Updates.chunk` = 1), both come to the same bits.
 """
@@ -24,8 +28,10 @@ from numpy.typing import NDArray
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
 from pdlrecover.errors import DataError
 from pdlrecover.field import FixedPoint, Integers
-from pdlrecover.learning import Batches, Updates, clip
-from pdlrecover.recovery.requests import LocalSteps, Vector
+from pdlrecover.learning import Batches, Updates, clip, correct_and_loss
+from pdlrecover.learning.partition import Partition
+from pdlrecover.recovery.evaluation import LOSS_BOUND, encode_tally
+from pdlrecover.recovery.requests import LocalSteps, Teacher, Vector
 
 Peers = NDArray[np.int64]
 
@@ -53,6 +59,8 @@ class Dealers:
     federation_size: int | None = None
     """How many peers' updates are added up at most: these, unless there are more elsewhere."""
     fraction_bits: int = 20
+    held_out: Partition = field(default_factory=list)
+    """The samples that each peer holds out; none if nobody evaluates."""
     room: Callable[[int, int], torch.Tensor] = torch.empty
     """Returns where (peers, d) updates are written to."""
     clipped: int = 0
@@ -90,15 +98,19 @@ class Dealers:
         *,
         stream: int = 0,
         local: LocalSteps | None = None,
+        teacher: Teacher | None = None,
     ) -> torch.Tensor:
         """Return what these peers deal at a model: clipped updates, before rounding.
 
-        `stream` and `local` are as in a request for an `Update`.
+        `stream`, `local` and `teacher` are as in a request for an `Update`.
         """
         who, steps = np.asarray(peers, dtype=np.int64), self.updates.local
         if local is not None:
             steps = replace(steps, steps=local.steps, rate=local.rate)
         x, y, sides = self._minibatches(round, at, who, phase, stream, steps.steps)
+        if teacher is not None:
+            y = self.updates.soft_labels(teacher.models, x, teacher.temperature)
+            steps = replace(steps, temperature=teacher.temperature)
         room = self.room(len(who), self.updates.model.size)
         if sides is None:
             updates = self.updates.weighted(at, who, x, y, local=steps, out=room)
@@ -120,10 +132,13 @@ class Dealers:
         *,
         stream: int = 0,
         local: LocalSteps | None = None,
+        teacher: Teacher | None = None,
     ) -> Integers:
         """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
         everybody = [peer for group in groups for peer in group]
-        updates = self.dealt(round, at, everybody, phase, stream=stream, local=local)
+        updates = self.dealt(
+            round, at, everybody, phase, stream=stream, local=local, teacher=teacher
+        )
         out = np.empty((len(groups), self.code.length), dtype=np.int64)
         start = 0
         for row, group in zip(out, groups, strict=True):
@@ -131,6 +146,24 @@ class Dealers:
             row[-1] = self._weights[list(group)].sum()
             start += len(group)
         return out
+
+    def tally(self, at: Vector, peers: Sequence[int], phase: Phase = "training") -> Integers:
+        """Return the sum of the three integers that each of these peers deals in an evaluation."""
+        total: Integers = np.sum([self._tally(at, peer, phase) for peer in peers], axis=0)
+        return total
+
+    def _tally(self, at: Vector, peer: int, phase: Phase) -> Integers:
+        """Return one peer's correct answers, clipped loss and number of samples."""
+        rows = torch.from_numpy(self.held_out[peer])
+        if not len(rows):
+            return encode_tally(0, 0.0, 0)
+        x, y = self.x[rows], self.y[rows]
+        if self._malicious[peer]:
+            place = [int(self._places[peer])]
+            context = Context.of(seed=self.batches.seed, round=0, w=at, places=place, phase=phase)
+            x, y = (each[0] for each in self.attack.poison(x[None], y[None], context))
+        found = correct_and_loss(self.updates.model, at, x, y, bound=LOSS_BOUND)
+        return encode_tally(*found, len(y))
 
     def _rounded_sum(self, updates: torch.Tensor) -> Integers:
         """Return Σᵢ round(scale·updateᵢ), row by row, so that a row stays in the cache.

@@ -3,11 +3,14 @@
 It is nothing but the list of the method's requests, added up. Openings are counted by kind:
 
     fresh sums       Σ_K g(ŵ_t), one exact round each
+    group sums       the same over some of the kept peers only; those that a training in groups
+                     would have opened before are counted apart, and cost the recovery nothing
     stored sums      Σ_K g(w̄_t) of one round, or of a block of rounds
     directions       ĝ_t without its public part: a stored sum plus a combination of shared pairs
     dot products     single numbers: entries of A and u
     removed sums     Σ_P g(w̄_t) over the removed peers
     individual       one peer's own update, stored or fresh
+    evaluations      correct answers, loss and number of held-out samples, each as a sum
     losses           single numbers: the kept peers' mean training loss in a round
     head sums        loss, gradient and Hessian of the last layer, over whole datasets: of the kept
                      peers, of the removed ones, or of all; each peer's sum is one evaluation
@@ -19,6 +22,7 @@ from typing import Any
 
 from pdlrecover.engines.traffic import ELEMENT_BYTES, Traffic
 from pdlrecover.recovery import requests
+from pdlrecover.recovery.evaluation import NUMBERS
 
 PARTS = ("gradient", "dealing", "opening", "estimation")
 """What the seconds are split in."""
@@ -98,6 +102,7 @@ class Ledger:
     """The peers that sent wrong shares in openings, and were found out."""
     _stored_individuals: set[int] = field(default_factory=set)
     """The rounds whose stored updates were looked at one by one, each counted once."""
+    _smallest_group: int | None = None
 
     @property
     def stored_bytes(self) -> int:
@@ -108,6 +113,8 @@ class Ledger:
         """Write down a request."""
         d = self.traffic.parameters
         match request:
+            case requests.Update(of=tuple(of)):
+                self._enter_group(request, len(of))
             case requests.Update(local=local):
                 self._open("fresh sums", 1, d + 1, self.traffic.exact_round_bytes)
                 self.exact_rounds += 1
@@ -121,6 +128,11 @@ class Ledger:
                 self._open("dot products", count, count, self.traffic.dots_bytes(count))
             case requests.Removed():
                 self._open("removed sums", 1, d + 1, self.traffic.opening_bytes)
+            case requests.Evaluation():
+                self._open("evaluations", 1, NUMBERS, self.traffic.evaluation_bytes)
+            case requests.Individual(everybody=True):
+                count = self.kept + self.removed
+                self._open("individual", count, count * (d + 1), 0)
             case requests.Individual(at=None, round=t):
                 if t not in self._stored_individuals:
                     self._stored_individuals.add(t)
@@ -140,6 +152,18 @@ class Ledger:
                 self.gradient_evaluations += self._peers(of)
             case requests.Stepped(fallback=fallback):
                 self.fallback_rounds += fallback
+
+    def _enter_group(self, request: requests.Update, size: int) -> None:
+        """Write down a sum over `size` of the kept peers: they deal, and all help to open it."""
+        known = self._smallest_group
+        self._smallest_group = size if known is None else min(known, size)
+        if request.before:
+            self._open("group sums (training)", 1, self.traffic.parameters + 1, 0)
+            return
+        dealing = self.traffic.exact_round_bytes - self.traffic.opening_bytes
+        sent = self.traffic.opening_bytes + dealing * size // self.kept
+        self._open("group sums", 1, self.traffic.parameters + 1, sent)
+        self.gradient_evaluations += size * self._steps(request.local)
 
     def _steps(self, local: requests.LocalSteps | None) -> int:
         return self.local_steps if local is None else local.steps
@@ -174,6 +198,8 @@ class Ledger:
     def _of(self, kind: str) -> str:
         special = {
             "individual": "one peer",
+            "group sums": f"at least {self._smallest_group} kept peers together",
+            "group sums (training)": f"at least {self._smallest_group} kept peers together",
             "removed sums": "the removed peers together",
             "head sums (removed)": "the removed peers together",
             "head sums (all)": f"all {self.kept + self.removed} peers together",

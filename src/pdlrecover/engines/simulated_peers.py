@@ -22,6 +22,7 @@ from pdlrecover.learning import (
     LocalTraining,
     Updates,
     data_weights,
+    hold_out,
     one_vs_rest,
 )
 from pdlrecover.learning.flat_model import as_tensor
@@ -36,6 +37,9 @@ _PIECE = 4096
 @dataclass(kw_only=True, eq=False)
 class SimulatedPeers(Dealers):
     """The peers that a simulation computes for."""
+
+    held_out_share: float = 0.0
+    """Which share of its samples every peer holds out."""
 
     def loss(self, round: int, at: Vector, peers: Sequence[int]) -> float:
         """Return Σ αᵢ Lᵢ / Σ αᵢ, with Lᵢ the objective on peer i's minibatch of the round."""
@@ -131,21 +135,26 @@ def simulate_peers(
     malicious: Sequence[int] = (),
     attack: Attack | None = None,
     peer_by_peer: bool = False,
+    held_out: float = 0.0,
 ) -> SimulatedPeers:
-    """Return the peers that hold these parts of the data.
+    """Return the peers that hold these parts of the data, and hold out this share of each.
 
     With `peer_by_peer` every peer's gradient is computed by itself, to the bit as a real peer
     would; else many at once, which is faster and differs in the last bits.
     """
     if unknown := [p for p in malicious if not 0 <= p < len(partition)]:
         raise PlanError(f"peers are numbered 0 to {len(partition) - 1}; no peer {unknown[0]}")
+    split = [hold_out(part, held_out, seed=seed, peer=i) for i, part in enumerate(partition)]
+    trained = [kept for kept, _ in split]
     return SimulatedPeers(
         x=x,
         y=y,
-        batches=Batches(partition, seed, batch_size),
+        batches=Batches(trained, seed, batch_size),
+        held_out=[held for _, held in split] if held_out else [],
+        held_out_share=held_out,
         updates=Updates(
             model=FlatModel(model, tuple(x.shape[1:])),
-            weights=data_weights(partition),
+            weights=data_weights(trained, max(map(len, partition))),
             bound=bound,
             local=local,
             chunk=1 if peer_by_peer else None,

@@ -13,7 +13,7 @@ Rules:
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from pdlrecover.adversary import Phase
 from pdlrecover.engines.encoding import decode_dots, decode_sum, encode_direction, encode_vectors
+from pdlrecover.engines.evaluations import Evaluations
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.sum_store import ClearSums, Faults, HeldSum, SharedSums, SumStore
@@ -29,12 +30,14 @@ from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
 from pdlrecover.recovery import requests
-from pdlrecover.recovery.requests import HeadSums, Individuals, Method, Request, Sum, Vector
+from pdlrecover.recovery.evaluation import NUMBERS
+from pdlrecover.recovery.removal import check_peers_in_sum
+from pdlrecover.recovery.requests import HeadSums, Individuals, Method, Request, Sum, Tally, Vector
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
 Observer = Callable[[requests.Stepped], None]
-Answer = Sum | Vector | Individuals | HeadSums | Integers | float
+Answer = Sum | Vector | Individuals | HeadSums | Integers | Tally | float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,6 +46,7 @@ class MethodOutcome:
 
     model: Vector
     ledger: Ledger
+    evaluations: Evaluations
 
 
 @dataclass(kw_only=True, eq=False)
@@ -71,7 +75,8 @@ class Simulation:
     ) -> MethodOutcome:
         """Run a method to its end, answering its requests for the kept peers."""
         store: SumStore[Any] = sum_store(self, sorted(kept), faults or Faults())  # of either kind
-        run = _MethodRun(self, tuple(sorted(kept)), record, store)
+        tallies: SumStore[Any] = sum_store(self, sorted(kept), faults or Faults(), NUMBERS)
+        run = _MethodRun(self, tuple(sorted(kept)), record, store, tallies)
         ledger = self.latest = run.ledger
         answer: Answer | None = None
         while True:
@@ -80,12 +85,15 @@ class Simulation:
                     request = method.send(answer)
             except StopIteration as end:
                 model: Vector = end.value
-                return MethodOutcome(model=model, ledger=ledger)
+                return MethodOutcome(model=model, ledger=ledger, evaluations=run.evaluations)
             ledger.enter(request)
             if isinstance(request, requests.Stepped):
                 answer = None
                 if observer:
                     observer(request)
+            elif isinstance(request, requests.Continued):
+                answer = None
+                run.evaluations.go_on(request)
             else:
                 answer = run.answer(request)
 
@@ -99,12 +107,16 @@ class _MethodRun(Generic[HeldSum]):
         kept: tuple[int, ...],
         record: bool,
         sum_store: SumStore[HeldSum],
+        tallies: SumStore[Any],
     ) -> None:
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
         self._code = self._simulated_peers.code
         self._kept, self._record = kept, record
         self._cohorts = self._history.cohorts_of(kept)
-        self._clear, self._sum_store = simulation.clear, sum_store
+        self._clear, self._sum_store, self._tallies = simulation.clear, sum_store, tallies
+        most = max(map(len, self._simulated_peers.held_out), default=0)
+        self.evaluations = Evaluations(most=most)
+        self._tolerance = simulation.scheme.quorums.tolerance
         traffic = Traffic(
             quorums=simulation.scheme.quorums,
             parameters=self._simulated_peers.updates.model.size,
@@ -115,7 +127,7 @@ class _MethodRun(Generic[HeldSum]):
         steps = self._simulated_peers.updates.local.steps
         self.ledger = Ledger(kept=len(kept), removed=removed, traffic=traffic, local_steps=steps)
         if isinstance(sum_store, SharedSums):
-            self.ledger.liars = sum_store.caught
+            self.ledger.liars = tallies.caught = sum_store.caught
         self._fresh: OrderedDict[int, HeldSum] = OrderedDict()
         self._pairs: OrderedDict[int, HeldSum] = OrderedDict()
 
@@ -128,7 +140,7 @@ class _MethodRun(Generic[HeldSum]):
             self.ledger.seconds[part] += time.perf_counter() - start
             self.ledger.processor_seconds += time.process_time() - used
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> Answer | None:
         match request:
             case requests.Update():
                 return self._update(request)
@@ -140,6 +152,8 @@ class _MethodRun(Generic[HeldSum]):
                 return self._direction(request)
             case requests.Removed(rounds=rounds):
                 return self._removed(rounds)
+            case requests.Evaluation():
+                return self._evaluation(request)
             case requests.Individual():
                 return self._individual(request)
             case requests.Loss(round=t):
@@ -161,22 +175,38 @@ class _MethodRun(Generic[HeldSum]):
                     "belongs to another run: delete it and train again"
                 )
             return self._past((t,))
-        with self.timed("gradient"):
+        timed = nullcontext if request.before else self.timed
+        with timed("gradient"):
             phase: Phase = "training" if self._record else "recovery"
-            groups = self._history.layout.cohorts if self._record else (self._kept,)
+            groups = self._history.layout.cohorts if self._record else (self._asked(request.of),)
             sums = self._simulated_peers.sums(
-                t, request.at, groups, phase, stream=request.stream, local=request.local
+                t,
+                request.at,
+                groups,
+                phase,
+                stream=request.stream,
+                local=request.local,
+                teacher=request.teacher,
             )
-        with self.timed("dealing"):
+        with timed("dealing"):
             dealt = self._sum_store.deal(sums)
             if self._record:
                 self._history.record(request.at, dealt)
-        with self.timed("opening"):
+        with timed("opening"):
             held = self._sum_store.total(self._sum_store.read(dealt, range(len(groups))))
-            self._fresh[t] = held
-            while len(self._fresh) > MAX_BUFFER:
-                self._fresh.popitem(last=False)
+            if request.of is None and request.teacher is None:
+                self._fresh[t] = held
+                while len(self._fresh) > MAX_BUFFER:
+                    self._fresh.popitem(last=False)
             return self._opened(held)
+
+    def _asked(self, of: tuple[int, ...] | None) -> tuple[int, ...]:
+        """Return these of the kept peers: on shares, enough of them to hide each."""
+        if of is None:
+            return self._kept
+        if not self._clear:
+            check_peers_in_sum(len(of), self._tolerance)
+        return tuple(self._kept[i] for i in of)
 
     def _past(self, rounds: tuple[int, ...]) -> Sum:
         """Open the stored sums of a block of rounds, added up."""
@@ -193,6 +223,22 @@ class _MethodRun(Generic[HeldSum]):
         with self.timed("opening"):
             return self._opened(self._sum_store.total([self._stored(t, others) for t in rounds]))
 
+    def _evaluation(self, request: requests.Evaluation) -> Tally | None:
+        """Deal and open what the kept peers count on their held-out samples."""
+        if not self._simulated_peers.held_out:
+            raise PlanError(
+                "models can be evaluated only where peers hold samples out; set the federation up "
+                "with held_out=0.1, say"
+            )
+        with self.timed("gradient"):
+            phase: Phase = "training" if self._record else "recovery"
+            tally = self._simulated_peers.tally(request.at, self._kept, phase)
+        with self.timed("dealing"):
+            dealt = self._tallies.deal(tally[None])
+        with self.timed("opening"):
+            opened = self._tallies.open(self._tallies.read(dealt, [0])[0])
+        return self.evaluations.enter(request, opened, len(self._kept))
+
     def _individual(self, request: requests.Individual) -> Individuals:
         """Return single peers' updates, where nothing is private.
 
@@ -206,7 +252,7 @@ class _MethodRun(Generic[HeldSum]):
             at = self._history.models[request.round]
             everybody = range(self._simulated_peers.peers)
             return self._simulated_peers.individuals(
-                request.round, at, asked, "training", everybody
+                request.round, at, everybody if request.everybody else asked, "training", everybody
             )
         with self.timed("gradient"):
             return self._simulated_peers.individuals(
@@ -284,9 +330,12 @@ class _MethodRun(Generic[HeldSum]):
 
 
 def sum_store(
-    simulation: Simulation, kept: Sequence[int], faults: Faults
+    simulation: Simulation, kept: Sequence[int], faults: Faults, length: int | None = None
 ) -> ClearSums | SharedSums:
-    """Return where this simulation's sums are put: in shares, or in the clear."""
+    """Return where this simulation's sums are put: in shares, or in the clear.
+
+    They have this length, by default that of an update and its weight.
+    """
     if simulation.clear:
         if faults.absent or faults.liars:
             raise PlanError(
@@ -296,7 +345,7 @@ def sum_store(
         return ClearSums()
     return SharedSums(
         scheme=simulation.scheme,
-        length=simulation.simulated_peers.code.length,
+        length=length or simulation.simulated_peers.code.length,
         responders=tuple(kept),
         faults=faults,
         source=simulation.source or SystemSource(),

@@ -14,6 +14,7 @@ every model (8 bytes a number).
 from dataclasses import dataclass
 
 from pdlrecover.errors import PlanError
+from pdlrecover.recovery.evaluation import NUMBERS
 from pdlrecover.sharing import Quorums
 
 ELEMENT_BYTES = 8
@@ -69,6 +70,11 @@ class Traffic:
         """Kept on disk by one peer: each dealer's share, and the model, of every round."""
         models = ELEMENT_BYTES * self.parameters
         return self.rounds * (self.quorums.peers * self.share_bytes + models)
+
+    @property
+    def evaluation_bytes(self) -> int:
+        """Sent in an evaluation: deal the three numbers, broadcast the sub-secret."""
+        return 2 * self._to_others(ELEMENT_BYTES * self.quorums.blocks(NUMBERS))
 
     def dots_bytes(self, count: int) -> int:
         """Sent to open `count` masked dot products."""

@@ -6,6 +6,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from pdlrecover.adversary import Attack, attack_success
+from pdlrecover.engines.evaluations import EvaluationPoint
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.errors import DataError
 from pdlrecover.learning import FlatModel, Weights, accuracy
@@ -17,6 +18,10 @@ class TrainedModel:
 
     weights: Weights
     ledger: Ledger
+    evaluations: tuple[EvaluationPoint, ...] = ()
+    """How good the peers found it on what they hold out, round by round."""
+    continued: tuple[str, ...] = ()
+    """Why a recovery went on for another cycle, if it did."""
     _flat: FlatModel
 
     @property

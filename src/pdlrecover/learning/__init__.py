@@ -3,9 +3,16 @@
 from pdlrecover.learning.batches import Batches
 from pdlrecover.learning.datasets import Dataset, load
 from pdlrecover.learning.downloads import download
-from pdlrecover.learning.evaluation import accuracy, confidences, mean_loss, predictions
+from pdlrecover.learning.evaluation import (
+    accuracy,
+    confidences,
+    correct_and_loss,
+    mean_loss,
+    predictions,
+)
 from pdlrecover.learning.flat_model import FlatModel, Weights
 from pdlrecover.learning.heads import LinearHead, one_vs_rest
+from pdlrecover.learning.held_out import hold_out, most_held_out
 from pdlrecover.learning.updates import LocalTraining, Updates, clip, data_weights, gradients
 
 __all__ = [
@@ -19,11 +26,14 @@ __all__ = [
     "accuracy",
     "clip",
     "confidences",
+    "correct_and_loss",
     "data_weights",
     "download",
     "gradients",
+    "hold_out",
     "load",
     "mean_loss",
+    "most_held_out",
     "one_vs_rest",
     "predictions",
 ]

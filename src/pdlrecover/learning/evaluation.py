@@ -46,6 +46,24 @@ def confidences(
     return found
 
 
+def correct_and_loss(
+    model: FlatModel, w: Weights, x: torch.Tensor, y: torch.Tensor, *, bound: float
+) -> tuple[int, float]:
+    """Return how many samples are classified right, and Σ min(loss, bound).
+
+    A loss that is no number counts as the bound, and its sample as wrong.
+    """
+    correct, loss, start = 0, 0.0, 0
+    for logits in _logits(model, w, x):
+        labels = y[start : start + len(logits)]
+        each = cross_entropy(logits, labels, reduction="none").double().nan_to_num(nan=bound)
+        finite = torch.isfinite(logits).all(dim=1)
+        correct += int(((logits.argmax(dim=1) == labels) & finite).sum())
+        loss += float(each.clamp(0.0, bound).sum())
+        start += len(logits)
+    return correct, loss
+
+
 def _logits(model: FlatModel, w: Weights, x: torch.Tensor) -> Iterator[torch.Tensor]:
     if not len(x):
         raise DataError("a model cannot be measured on no samples")

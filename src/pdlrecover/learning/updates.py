@@ -2,7 +2,8 @@
 
     g_i = α_i · (∇L_i(w) + λw),    L_i = mean cross-entropy over peer i's minibatch,
 
-clipped to the public L2 bound. α_i ∈ (0, 1] is the peer's data size over a public bound.
+clipped to the public L2 bound. α_i ∈ (0, 1] is the peer's data size over a public bound. Labels are
+class numbers, or a distribution over the classes for each sample, which `soft_labels` makes.
 
 Rules:
 
@@ -17,7 +18,7 @@ Rules:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import grad, vmap
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, softmax
 
 from pdlrecover.errors import DataError, ModelError, RangeError
 from pdlrecover.learning.flat_model import FlatModel, Weights, as_tensor
@@ -52,12 +53,15 @@ class LocalTraining:
     """E: how many steps of SGD, each on its own minibatch."""
     rate: float = 0.01
     """r: their learning rate; without effect if there is one step."""
+    temperature: float = 1.0
+    """τ: logits are divided by it, and the loss is multiplied by τ²; for soft labels."""
 
     def __post_init__(self) -> None:
-        if not (self.l2 >= 0 and self.steps >= 1 and self.rate > 0):
+        if not (self.l2 >= 0 and self.steps >= 1 and self.rate > 0 and self.temperature > 0):
             raise ModelError(
-                "local training needs l2 ≥ 0, steps ≥ 1 and rate > 0, got "
-                f"l2={self.l2}, steps={self.steps}, rate={self.rate}"
+                "local training needs l2 ≥ 0, steps ≥ 1, rate > 0 and temperature > 0, got "
+                f"l2={self.l2}, steps={self.steps}, rate={self.rate}, "
+                f"temperature={self.temperature}"
             )
 
 
@@ -75,13 +79,15 @@ def gradients(
     chunk: int | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return the (n, d) updates of n peers at w, for samples x (n, E·b, *shape) and y (n, E·b).
+    """Return the (n, d) updates of n peers at w, for samples x (n, E·b, *shape) and labels y.
+
+    These are (n, E·b) class numbers or (n, E·b, classes) distributions.
 
     Row i is multiplied by weights[i] if they are given. `chunk` peers are computed at a time, by
     default as many as the processor's cache likes; `out` is a buffer to write to, since touching
     fresh memory every round costs as much as the gradients themselves.
     """
-    _check_batch(x.shape[1:], y.shape[1:], model, local)
+    _check_batch(x.shape[1:], y.shape[1:2], model, local)
     if out is None:
         out = torch.empty(len(x), model.size)
     scale = torch.ones(len(x)) if weights is None else weights.to(torch.float32)
@@ -183,6 +189,18 @@ class Updates:
         """Return n peers' updates at w before they are weighed."""
         return gradients(self.model, w, x, y, local=local or self.local, chunk=self.chunk, out=out)
 
+    def soft_labels(self, teachers: Sequence[Weights], x: Tensor, temperature: float) -> Tensor:
+        """Return the models' mean of softmax(z/τ) for samples (n, b, *shape): (n, b, classes)."""
+        weights = [as_tensor(w) for w in teachers]
+        parts = []
+        with torch.no_grad():
+            step = self.chunk or len(x)
+            for some in (x[i : i + step] for i in range(0, len(x), step)):
+                logits = [self.model.logits(w, some.flatten(0, 1)) for w in weights]
+                mean = torch.stack([softmax(z / temperature, dim=1) for z in logits]).mean(dim=0)
+                parts.append(mean.view(*some.shape[:2], -1))
+        return torch.cat(parts)
+
     def weigh(self, updates: Tensor, peers: NDArray[np.int64]) -> Tensor:
         """Multiply each update by its peer's weight, in place."""
         return updates.mul_(torch.from_numpy(self.weights[peers]).to(torch.float32)[:, None])
@@ -194,7 +212,11 @@ def _update(
     """Return (w − w_E)/(r·E): the mean of the gradients along E steps of SGD."""
 
     def loss(w: Parameters, x: Tensor, y: Tensor) -> Tensor:
-        mean = cross_entropy(model.forward(w, x), y)
+        logits = model.forward(w, x)
+        if local.temperature == 1:
+            mean = cross_entropy(logits, y)
+        else:
+            mean = local.temperature**2 * cross_entropy(logits / local.temperature, y)
         if local.l2:
             mean = mean + local.l2 / 2 * sum(part.square().sum() for part in w.values())
         return mean

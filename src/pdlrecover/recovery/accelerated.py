@@ -7,15 +7,20 @@ history, so no poison in it can mislead. `docs/methods/accelerated-retrain.md` s
 constants were chosen.
 
 It begins at w̄_0 with the minibatches of the training, or, with a *fresh start*, at new first
-weights with minibatches of its own. Then nothing is asked at a model of the training, so no sum
-that it opens can be subtracted from one that the training opened.
+weights with minibatches of its own. Then no update is asked for at a model of the training, so no
+sum of updates that it opens can be subtracted from one that the training opened.
+
+Where peers evaluate models on held-out data, K rounds that end more than half a point below the
+original are followed by a second cycle: K further rounds from there, with the rate's schedule and
+the momentum begun anew, and the minibatches of rounds K … 2K − 1.
 """
 
 from dataclasses import dataclass
 
 from pdlrecover.errors import PlanError
+from pdlrecover.recovery.evaluation import in_cycles
 from pdlrecover.recovery.optimizers import Adam, Muon, Rate
-from pdlrecover.recovery.requests import LocalSteps, Method, Optimizer, Original
+from pdlrecover.recovery.requests import LocalSteps, Method, Optimizer, Original, Vector
 from pdlrecover.recovery.retrain import train
 
 FRESH = "fresh"
@@ -41,6 +46,8 @@ class AcceleratedOptions:
     """Local steps of each peer in each round; None: as in the training."""
     local_rate: float = 0.3
     """Their rate."""
+    cycles: int = 2
+    """At most this many cycles of K rounds, where peers evaluate models; elsewhere there is one."""
 
     def __post_init__(self) -> None:
         if self.optimizer not in RATES:
@@ -49,6 +56,8 @@ class AcceleratedOptions:
             raise PlanError(f"start must be first or fresh, got {self.start!r}")
         if self.local_steps is not None and self.local_steps < 1:
             raise PlanError(f"local_steps must be at least 1, got {self.local_steps}")
+        if self.cycles < 1:
+            raise PlanError(f"cycles must be at least 1, got {self.cycles}")
 
     @property
     def local(self) -> LocalSteps | None:
@@ -68,12 +77,17 @@ class AcceleratedOptions:
 
 
 def accelerated_retrain(run: Original, options: AcceleratedOptions | None = None) -> Method:
-    """Retrain for K exact rounds."""
+    """Retrain for K exact rounds, and again for K if these were not enough."""
     options = options or AcceleratedOptions()
     first, stream = run.models[0], 0
     if options.start == FRESH:
         if run.fresh is None:
             raise PlanError("this run has no way to draw new first weights for a fresh start")
         first, stream = run.fresh.first, run.fresh.stream
-    rounds = range(options.rounds)
-    return train(first, options.steps(run), rounds, stream=stream, local=options.local)
+    length, steps = options.rounds, options.steps(run)
+
+    def cycle(number: int, model: Vector) -> Method:
+        rounds = range(number * length, (number + 1) * length)
+        return train(model, steps, rounds, stream=stream, local=options.local)
+
+    return in_cycles(cycle, first, rounds=length, most=options.cycles, goal=run.goal)

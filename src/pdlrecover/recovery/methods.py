@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pdlrecover.errors import PlanError
 from pdlrecover.field import Seeded, Source, SystemSource
@@ -24,15 +24,19 @@ from pdlrecover.recovery.auto import AutoOptions, auto
 from pdlrecover.recovery.certified_removal import RemovalOptions, certified_removal
 from pdlrecover.recovery.crab import CrabOptions, crab
 from pdlrecover.recovery.delta_grad import DeltaGradOptions, delta_grad
+from pdlrecover.recovery.distillation import DistillationOptions, distillation
 from pdlrecover.recovery.fed_eraser import FedEraserOptions, fed_eraser
 from pdlrecover.recovery.fedrecover import FedRecoverOptions, fedrecover
 from pdlrecover.recovery.fedrecovery import Noise, fed_recovery
 from pdlrecover.recovery.fine_tune import fine_tune
 from pdlrecover.recovery.historical import historical
+from pdlrecover.recovery.knot import KnotOptions, knot
 from pdlrecover.recovery.pdlrecover import Options, pdlrecover
+from pdlrecover.recovery.rapid_retrain import RapidOptions, rapid_retrain
 from pdlrecover.recovery.requests import Method, Original
 from pdlrecover.recovery.retrain import retrain
 from pdlrecover.recovery.schedule import Schedule
+from pdlrecover.recovery.sisa import SisaOptions, sisa
 
 DEFAULT = "auto"
 """The method that is run unless another is asked for."""
@@ -45,13 +49,14 @@ MOST = 1 << 31
 T = TypeVar("T")
 Numbers = dict[str, Any]
 """What a variant changes: `pdlrecover:preparation=10+final=5` has two numbers."""
-Kind = type[int] | type[float] | type[str]
-FORMS: dict[Kind, tuple[str, str]] = {
-    int: (r"\d+", "a whole number"),
-    float: (r"\d+(\.\d+)?", "a number"),
-    str: (r"[a-z][a-z-]*", "a word"),
+Kind = type[int] | type[float] | type[str] | type[bool]
+FORMS: dict[Kind, tuple[str, str, Callable[[str], Any]]] = {
+    int: (r"\d+", "a whole number", int),
+    float: (r"\d+(\.\d+)?", "a number", float),
+    str: (r"[a-z][a-z-]*", "a word", str),
+    bool: ("yes|no", "yes or no", lambda word: word == "yes"),
 }
-"""How each kind of value is written in a variant, and what it is called."""
+"""How each kind of value is written in a variant, what it is called, and how it is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +106,8 @@ class MethodEntry:
     of its own. It then opens nothing that was opened in training, and needs no stored share."""
     length: Callable[[Original, Settings], int] = lambda run, settings: run.rounds
     """Returns how many rounds it goes through, exact or not: for those who watch."""
+    groups: Callable[[Settings], int] = lambda settings: 1
+    """Returns into how many groups it divides the peers, each with sums of its own."""
     rounds: Literal["own", "scheduled", "budgeted"] = "own"
     """Who sets its exact rounds: the method; PDLRecover's schedule, which must fit the run; or the
     number that PDLRecover has used, by default what that schedule plans."""
@@ -132,6 +139,25 @@ def changed(options: Any, numbers: Numbers) -> Any:
     return replace(options, **rest)
 
 
+def _variants(options: type[Any]) -> dict[str, Any]:
+    """Return the traits of a method whose variants change its own options.
+
+    An option whose type is optional varies by the type that it has if it is given.
+    """
+    declared = {each.name: get_args(each.type) or (each.type,) for each in fields(options)}
+    return {
+        "varies": {name: next(k for k in kinds if k in FORMS) for name, kinds in declared.items()},
+        "vary": lambda s, numbers: replace(s, own=(replace(s.of(options), **numbers), *s.own)),
+    }
+
+
+def _rival(method: Callable[..., Method], options: type[Any], **traits: Any) -> MethodEntry:
+    """Return the entry of a method that takes nothing but the run and its own options."""
+    return MethodEntry(
+        lambda run, s: method(run, s.of(options)), scored=True, **_variants(options), **traits
+    )
+
+
 SINGLE = "single peers' updates"
 PLAN: dict[str, Kind] = {each.name: int for each in fields(Schedule)}
 """What a variant may change of a schedule."""
@@ -158,8 +184,7 @@ METHODS: dict[str, MethodEntry] = {
         sees="nothing",
         afresh=lambda s: s.accelerated.start == FRESH,
         length=lambda run, s: s.of(AutoOptions).plan(run, s.batch_size, s.accelerated).rounds,
-        varies={"rounds": int, "rounds_after_muon": int, "samples": int},
-        vary=lambda s, numbers: replace(s, own=(changed(s.of(AutoOptions), numbers), *s.own)),
+        **_variants(AutoOptions),
     ),
     "retrain-k": _budgeted(lambda run, s: retrain(run, s.exact_rounds(run)), sees="first model"),
     "fine-tune-k": _budgeted(lambda run, s: fine_tune(run, s.exact_rounds(run)), sees="last model"),
@@ -180,21 +205,14 @@ METHODS: dict[str, MethodEntry] = {
             "start": str,
             "local_steps": int,
             "local_rate": float,
+            "cycles": int,
         },
         vary=lambda s, numbers: replace(s, accelerated=replace(s.accelerated, **numbers)),
     ),
-    "fedrecover": MethodEntry(
-        lambda run, s: fedrecover(run, s.of(FedRecoverOptions)), needs=SINGLE, scored=True
-    ),
-    "fed-eraser": MethodEntry(
-        lambda run, s: fed_eraser(run, s.of(FedEraserOptions)), needs=SINGLE, scored=True
-    ),
-    "crab": MethodEntry(
-        lambda run, s: crab(run, s.of(CrabOptions)), needs=SINGLE, removes=True, scored=True
-    ),
-    "delta-grad": MethodEntry(
-        lambda run, s: delta_grad(run, s.of(DeltaGradOptions)), on="peers", scored=True
-    ),
+    "fedrecover": _rival(fedrecover, FedRecoverOptions, needs=SINGLE),
+    "fed-eraser": _rival(fed_eraser, FedEraserOptions, needs=SINGLE),
+    "crab": _rival(crab, CrabOptions, needs=SINGLE, removes=True),
+    "delta-grad": _rival(delta_grad, DeltaGradOptions, on="peers"),
     "fedrecovery": MethodEntry(
         lambda run, s: fed_recovery(run), on="peers", removes=True, scored=True
     ),
@@ -204,13 +222,38 @@ METHODS: dict[str, MethodEntry] = {
         removes=True,
         noisy=True,
         scored=True,
+        **_variants(Noise),
     ),
     "certified-removal": MethodEntry(
         lambda run, s: certified_removal(run, s.of(RemovalOptions), s.source("certified-removal")),
         needs="Hessians over peers' whole data",
         removes=True,
         noisy=True,
+        **_variants(RemovalOptions),
     ),
+    "rapid-retrain": _rival(
+        rapid_retrain,
+        RapidOptions,
+        on="peers",
+        sees="first model",
+        length=lambda run, s: s.of(RapidOptions).rounds,
+    ),
+    "distillation": _rival(
+        distillation,
+        DistillationOptions,
+        on="peers",
+        length=lambda run, s: s.of(DistillationOptions).length(run),
+        removes=True,
+    ),
+    "sisa": _rival(
+        sisa,
+        SisaOptions,
+        on="shares",
+        sees="first model",
+        groups=lambda s: s.of(SisaOptions).shards,
+        length=lambda run, s: run.rounds + s.of(SisaOptions).length(run),
+    ),
+    "knot": _rival(knot, KnotOptions, needs=SINGLE),
 }
 """In the order in which they are run and shown."""
 BASELINES = tuple(name for name, entry in METHODS.items() if entry.baseline)
@@ -258,7 +301,7 @@ def parse(name: str) -> tuple[str, Numbers]:
             raise PlanError(
                 f"{name!r} is no variant of {base}: write {base}:KEY=VALUE+… with KEY of {known}"
             )
-        numbers[key] = varies[key](value)
+        numbers[key] = FORMS[varies[key]][2](value)
     return base, numbers
 
 

@@ -4,15 +4,17 @@ Rules:
 
 - A method is a generator: it yields requests and is sent the answers, and returns the model. It
   never sees a share, a socket or a clock; whatever engine drives it, its text is the same.
-- Each request but `Stepped` and `LastLayer` is one opening. What is opened is always about the
-  *kept* peers, whom the engine knows and the method does not; only `Removed` and `Head` may be
-  about the others. So the list of requests is the list of what was revealed: the ledger.
+- Each request but `Stepped`, `Continued` and `LastLayer` is one opening. What is opened is always
+  about the *kept* peers, whom the engine knows; only `Removed`, `Head` and an `Individual` of
+  everybody are about the others too. So the list of requests is the list of what was revealed:
+  the ledger.
 - `Individual` and `Loss` are what private methods never ask for. Rivals do, and a private engine
   refuses them. `Head` it refuses too: those are sums, which could be dealt and opened like updates,
   but they are far longer than an update and have another bound, and no engine here encodes them.
 - A sum comes with the sum of the peers' weights: Σ gᵢ and Σ αᵢ, opened together.
 - A pair is named by its round b: it is the shared difference of the fresh sum of an `Update` in
-  round b and the stored sum of that round. It exists once that update has been asked for.
+  round b and the stored sum of that round. It exists once that update has been asked for, of all
+  the kept peers and with their own labels.
 """
 
 import hashlib
@@ -42,6 +44,19 @@ class LocalSteps:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Teacher:
+    """Public models whose mean prediction takes the place of the peers' labels.
+
+    A sample's target is q, the mean over the models of softmax(z/τ), z being a model's logits; the
+    loss at w is −τ²·Σ q·log softmax(z(w)/τ).
+    """
+
+    models: tuple[Vector, ...]
+    temperature: float = 1.0
+    """τ."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Update:
     """The sum of fresh updates of the kept peers at a model: one exact round. Answer: `Sum`."""
 
@@ -51,6 +66,13 @@ class Update:
     """Which sequence of minibatches the round's is taken from: 0 is that of the training."""
     local: LocalSteps | None = None
     """Other local steps than those of the training."""
+    teacher: Teacher | None = None
+    """Other targets than the peers' labels."""
+    of: tuple[int, ...] | None = None
+    """Which of the kept peers, by their places among them; all if None."""
+    before: bool = False
+    """Whether a training of the method's own kind would have opened it already: then it is only
+    computed again, and no cost of the recovery."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,6 +122,8 @@ class Individual:
     """Fresh updates at this model; None asks for the stored ones of the round."""
     of: tuple[int, ...] | None = None
     """Which of the kept peers, by their places among them; all if None."""
+    everybody: bool = False
+    """Of all peers instead, the removed ones included: of stored updates only."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,6 +162,17 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Evaluation:
+    """How good a model is on what the kept peers hold out. Answer: `Tally`, None if it is void."""
+
+    round: int
+    """After how many rounds of the method."""
+    at: Vector
+    original: bool = False
+    """Whether it is of the trained model, for a recovery to be compared with."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Stepped:
     """No request but news: the model after a round, for curves and progress. No answer."""
 
@@ -149,9 +184,17 @@ class Stepped:
     """Whether it was exact because the guard asked for it."""
 
 
-Request = (
-    Update | Past | Dots | Direction | Removed | Individual | Loss | LastLayer | Head | Stepped
-)
+@dataclass(frozen=True, kw_only=True)
+class Continued:
+    """No request but news: a method goes on for longer than was planned. No answer."""
+
+    rounds: int
+    """How many rounds it goes through now."""
+    why: str
+
+
+_OfSums = Update | Past | Dots | Direction | Removed | Evaluation
+Request = _OfSums | Individual | Loss | LastLayer | Head | Stepped | Continued
 Asking = Generator[Request, Any, T]
 """What makes requests, is sent the answers, and returns a T."""
 Method = Asking[Vector]
@@ -195,6 +238,28 @@ class HeadSums:
     hessian: Vector
     """(classes, features, features): of each class by itself; those across classes are zero."""
     samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """An opened evaluation: sums over all held-out samples of those who took part."""
+
+    correct: int
+    """How many were classified right,"""
+    count: int
+    """of how many."""
+    loss: float
+    """Σ min(loss, 16), in nats."""
+
+    @property
+    def accuracy(self) -> float:
+        """The share that was classified right."""
+        return self.correct / self.count
+
+    @property
+    def mean_loss(self) -> float:
+        """The mean loss."""
+        return self.loss / self.count
 
 
 class Stepper(Protocol):
@@ -244,6 +309,13 @@ class Original:
     """Of the model, for optimisers that step layer by layer."""
     fresh: FreshStart | None = None
     """Another start than w̄_0, drawn for this recovery."""
+    goal: Vector | Tally | None = None
+    """Where peers evaluate models, what a recovery is to come up to: the trained model, which the
+    kept peers are to evaluate, or what all peers' evaluation of it was; None if it is not known."""
+    peers: int = 0
+    """How many peers trained."""
+    kept: tuple[int, ...] = ()
+    """Which of them are kept, in ascending order."""
 
     @property
     def rounds(self) -> int:

@@ -55,6 +55,10 @@ class MemoryStore:
             self._models.setdefault(run, []).append(model.copy())
         return self._models[run][-1]
 
+    def finished(self, run: bytes) -> bool:
+        """Say whether a run has come to its model."""
+        return run in self._finished
+
     def models(self, run: bytes) -> Sequence[Vector]:
         """Return the models of a run."""
         return self._models.setdefault(run, [])

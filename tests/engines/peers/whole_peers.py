@@ -111,10 +111,10 @@ def peer(me, place, listen=None, **arguments):
     return MADE[-1]
 
 
-def simulation(peers=PEERS, rounds=ROUNDS, tolerance=TOLERANCE):
+def simulation(peers=PEERS, rounds=ROUNDS, tolerance=TOLERANCE, **arguments):
     """Return the same federation in one process, trained."""
     federation = Federation.simulate(
-        model(), datasets(peers), tolerance, batch_size=4, seed=5, peer_by_peer=True
+        model(), datasets(peers), tolerance, batch_size=4, seed=5, peer_by_peer=True, **arguments
     )
     federation.train(rounds, optimizer=TRAINING.steps())
     return federation

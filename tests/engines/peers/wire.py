@@ -19,8 +19,10 @@ from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.engines.peers.runs.run_session import RunSession
-from pdlrecover.learning import FlatModel
+from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
+from pdlrecover.learning import FlatModel, most_held_out
 from pdlrecover.recovery import methods
+from pdlrecover.recovery.evaluation import EvaluationTerms, evaluated
 from pdlrecover.recovery.optimizers import SGD, Rate
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.requests import FreshStart, Original
@@ -151,13 +153,15 @@ class Network:
 class Setup:
     """A federation's peers, their data and stores."""
 
-    def __init__(self, peers=5, tolerance=None, deadlines=None):
+    def __init__(self, peers=5, tolerance=None, deadlines=None, held_out=0.0, every=10):
         self.peers, self.tolerance = peers, tolerance or Tolerance(colluders=1, dropouts=1, liars=1)
         self.scheme = Scheme.for_peers(peers, self.tolerance)
         self.deadlines = deadlines or Deadlines(dealing=5.0, view=3.0, receipts=1.0, resend=1.0)
         self.stores = [MemoryStore() for _ in range(peers)]
         self.federation = FEDERATION
         self.model = FlatModel(small.module(hidden=2), (3,))
+        self.held_out, self.every = held_out, every
+        self.most = most_held_out(held_out, max(SIZES[:peers]))
 
     def contribution(self, peer):
         x, y = data(peer)
@@ -171,7 +175,26 @@ class Setup:
             batch_size=BATCH,
             seed=SEED,
             bound=10.0,
+            held_out=self.held_out,
         )
+
+    def driver(self, peer, context, method, history=None):
+        contribution = self.contribution(peer)
+        return Driver(
+            context=context,
+            method=evaluated(method, self.every) if self.held_out else method,
+            code=contribution.code,
+            store=self.stores[peer],
+            contribute=contribution,
+            evaluate=contribution.evaluate if self.held_out else None,
+            most_held_out=self.most,
+            history=history,
+        )
+
+    def history(self, peer, rounds):
+        terms = EvaluationTerms(every=self.every, most=self.most, peers=self.peers)
+        terms = terms if self.held_out else None
+        return TrainingRounds(self.stores[peer], TRAINING, rounds=rounds, terms=terms)
 
     def context(self, peer, run, members):
         return RunContext(
@@ -185,42 +208,29 @@ class Setup:
         )
 
     def trainer(self, peer, rounds=4):
-        contribution = self.contribution(peer)
         method = train(self.model.initial, SGD_RATE, range(rounds))
         context = self.context(peer, TRAINING, range(self.peers))
-        driver = Driver(
-            context=context,
-            method=method,
-            code=contribution.code,
-            store=self.stores[peer],
-            contribute=contribution,
-        )
-        return RunSession(driver, self.stores[peer])
+        return RunSession(self.driver(peer, context, method), self.stores[peer])
 
     def train(self, wire=None, rounds=4, run=True, **arguments):
         network = Network(wire or Wire(), {p: self.trainer(p, rounds) for p in range(self.peers)})
         return network.run(**arguments) if run else network
 
     def recoverer(self, peer, trained, removed, method="pdlrecover", settings=SETTINGS):
-        contribution = self.contribution(peer)
         assert trained.finished
-        models = self.stores[peer].models(TRAINING)
+        history = self.history(peer, trained.driver.round)
         run = Original(
-            models=models,
+            models=history.models,
             optimizer=SGD_RATE,
-            code=contribution.code,
+            code=self.contribution(peer).code,
             layers=self.model.layers,
             fresh=FreshStart.drawn(named(method, removed), self.model.redrawn),
+            goal=history.models[-1] if self.held_out else None,
+            peers=self.peers,
+            kept=tuple(p for p in range(self.peers) if p not in removed),
         )
-        kept = [p for p in range(self.peers) if p not in removed]
-        driver = Driver(
-            context=self.context(peer, named(method, removed), kept),
-            method=methods.start(method, run, settings),
-            code=contribution.code,
-            store=self.stores[peer],
-            contribute=contribution,
-            history=TRAINING,
-        )
+        context = self.context(peer, named(method, removed), run.kept)
+        driver = self.driver(peer, context, methods.start(method, run, settings), history)
         return RunSession(driver, self.stores[peer])
 
     def recover(self, trained, removed, wire=None, method="pdlrecover", run=True, **arguments):
@@ -238,6 +248,8 @@ class Setup:
             batch_size=BATCH,
             seed=SEED,
             peer_by_peer=True,
+            held_out=self.held_out,
+            evaluate_every=self.every,
         )
         federation.train(rounds, optimizer=SGD_RATE)
         return federation

@@ -56,9 +56,47 @@ def test_undetected_attackers_stay_when_the_others_are_removed():
     assert (found.removed, found.federation.simulated_peers.malicious) == ((0, 1), (0, 1, 2))
 
 
+def test_peers_that_hold_samples_out_have_a_curve_of_their_own_in_record_and_report(tmp_path):
+    config = replace(SMALL, held_out=0.1, evaluate_every=15, methods=("auto",))
+    result = run(config, tmp_path)
+    assert read_result(json.loads((tmp_path / "result.json").read_text())) == result
+    training, recovery = result.methods["poisoned"], result.methods["auto"]
+    assert [point.round for point in training.evaluations] == [15, 30, 40]
+    assert recovery.evaluations[0].original
+    assert recovery.opened["evaluations"].openings == len(recovery.evaluations)
+    (document,) = documents_from_result(result)
+    figure = document.figures[-1]
+    assert "what they hold out" in figure.title
+    assert figure.series[0].y[-1] == pytest.approx(100 * training.evaluations[-1].accuracy)
+    rows = {row["method"]: row for row in document.tables[0].by_key()}
+    last = recovery.evaluations[-1].accuracy
+    assert rows["auto"]["held_out_accuracy"] == pytest.approx(100 * last)
+    assert ("went on" in document.tables[0].note) == (recovery.continued is not None)
+
+
+def test_without_held_out_samples_record_and_report_are_as_before(tmp_path):
+    result = run(replace(SMALL, methods=("auto",)), tmp_path)
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert "evaluations" not in written["methods"]["auto"]
+    (document,) = documents_from_result(result)
+    assert not [figure for figure in document.figures if "hold out" in figure.title]
+    assert "held_out_accuracy" not in document.tables[0].keys
+
+
+def test_a_record_from_before_there_were_evaluations_is_gone_on_with(tmp_path):
+    config = replace(SMALL, methods=("auto",))
+    run(config, tmp_path)
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert not {"held_out", "evaluate_every"} & written["config"].keys()
+    assert run(config, tmp_path).methods["auto"]
+    with pytest.raises(HistoryError, match="differs in held_out"):
+        run(replace(config, held_out=0.1), tmp_path)
+
+
 @pytest.mark.slow
 def test_a_record_has_everything_that_is_promised(tmp_path):
-    result = run(replace(SMALL, methods=small.PRIVATE, clear=False), tmp_path)
+    config = replace(SMALL, methods=small.PRIVATE, clear=False, colluders=1)
+    result = run(config, tmp_path)
     written = json.loads((tmp_path / "result.json").read_text())
     assert read_result(written) == result
     assert {"config", "seed", "versions", "commit", "methods", "digest"} <= set(written)

@@ -31,6 +31,7 @@ from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol.effects import Blame, Compute, Halt, Note, Send
 from pdlrecover.engines.peers.protocol.messages import NOTHING
 from pdlrecover.engines.peers.removals.votes import Removals
+from pdlrecover.engines.peers.runs.progress import Progress
 from pdlrecover.engines.peers.runs.run_factory import RunFactory
 from pdlrecover.engines.peers.runs.run_session import Outgoing, RunSession
 from pdlrecover.engines.peers.transport.inbox import Inbox
@@ -101,8 +102,7 @@ class Peer:
         self._gossip_at = self._status_at = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
-        self._logged_round: dict[bytes, int] = {}
-        self._logged_present: dict[bytes, frozenset[int]] = {}
+        self._progress: dict[bytes, Progress] = {}
         self._stopping = False
         self._failure: PDLRecoverError | None = None
 
@@ -164,6 +164,8 @@ class Peer:
         elif event == "begun":
             run, outcomes = value
             del self._starting[run]
+            session = self.sessions[run]
+            self._progress[run] = Progress(run, self.title(run), session, self.names)
             self._do(run, lambda _: outcomes)
         elif event == "failed":
             run, error = value
@@ -262,7 +264,7 @@ class Peer:
         session = self.sessions[run]
         try:
             self._carry(run, act(session))
-            self._log_progress(run, session)
+            self._progress[run].say()
             if session.finished and run not in self.ended:
                 self._finish(run, session)
         except Exception as error:  # one run's trouble is not to end the others
@@ -327,32 +329,6 @@ class Peer:
         elif self.network.counts["refused"] <= KEPT_BLAMES:
             LOG.warning(what)
 
-    def _log_progress(self, run: bytes, session: RunSession) -> None:
-        """Say about twenty times how far a run is."""
-        self._log_present(run, session)
-        done, rounds = session.driver.round, session.driver.rounds
-        logged = self._logged_round.get(run, 0)
-        if done >= logged + max(1, rounds // 20) or (done == rounds and logged < rounds):
-            self._logged_round[run] = done
-            facts = {"run": run.hex()[:16], "round": done, "rounds": rounds}
-            LOG.info("%s: round %s of %s", self.title(run), done, rounds, extra={"facts": facts})
-
-    def _log_present(self, run: bytes, session: RunSession) -> None:
-        """Say who is not in the sums any more, or is again."""
-        participation = session.driver.participation
-        if not participation.rounds or participation.last == self._logged_present.get(run):
-            return
-        whole = frozenset(session.driver.context.peers)
-        if participation.last == whole and run not in self._logged_present:
-            self._logged_present[run] = whole
-            return
-        self._logged_present[run] = participation.last
-        absent = [self.names[peer] for peer in sorted(whole - participation.last)]
-        since = participation.since
-        facts = {"run": run.hex()[:16], "round": since, "without": absent}
-        who = f"without {', '.join(absent)} from here on" if absent else "with all peers again"
-        LOG.info("%s: round %s %s", self.title(run), since, who, extra={"facts": facts})
-
     def _write_status(self) -> None:
         try:
             self.control.write_status()
@@ -368,7 +344,7 @@ class Peer:
     def _finish(self, run: bytes, session: RunSession) -> None:
         if run == self.runs.training:
             self.runs.write_trained(session)
-            kept_from = self.runs.store.shares_from(run)
+            kept_from = self.runs.history.shares_from
             self.removals.training_ended(session.protocol.log, self.runs.dealers(), kept_from)
             self._end(run, DONE)
             self._start_recoveries()
@@ -376,14 +352,10 @@ class Peer:
             self.runs.write_recovered(session, self.removals.known[run])
             self._end(run, DONE)
 
-    def _has_trained(self) -> bool:
-        """Say whether the training has come to its model here, now or before a restart."""
-        return len(self.runs.store.models(self.runs.training)) > self.runs.rounds
-
     def _start_recoveries(self) -> None:
         for removal in self.removals.passed():
             run = removal.proposal.digest
-            if removal.proposal.after == NOTHING and not self._has_trained():
+            if removal.proposal.after == NOTHING and not self.runs.history.finished:
                 self._end(self.runs.training, f"stopped: removal {run.hex()[:16]} has passed")
             if run in self.sessions or run in self.ended or self.runs.me not in removal.kept:
                 continue

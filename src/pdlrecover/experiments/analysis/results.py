@@ -124,6 +124,21 @@ class Results(tuple[Result, ...]):
             ]
         )
 
+    def held_out_accuracy(self, method: str) -> Mean | None:
+        """Return the mean accuracy of a method's last model as the peers have opened it."""
+        return self.mean_of(
+            method, lambda one: one.evaluations[-1].accuracy if one.evaluations else None
+        )
+
+    def held_out_curve(self, method: str) -> Series | None:
+        """Return the curve that the peers have opened of a method; void evaluations are gaps."""
+        every = [one.evaluations for one in self.entries(method) if one.evaluations]
+        values = [
+            {p.round: p.accuracy for p in points if not p.original and p.accuracy is not None}
+            for points in every
+        ]
+        return _averaged(method, values)
+
     def curve(self, method: str, rate: RateName = "accuracy") -> Series | None:
         """Return a method's curve over the rounds that all these results have, in percent.
 
@@ -135,15 +150,20 @@ class Results(tuple[Result, ...]):
         if not all(values) or not values:
             return None
         end = max(max(each) for each in values)
-        values = [{**each, end: each[max(each)]} for each in values]
-        common = sorted(set.intersection(*(set(each) for each in values)))
-        columns = [[100 * each[t] for each in values] for t in common]
-        return Series(
-            name=method,
-            x=[float(t) for t in common],
-            y=[statistics.fmean(column) for column in columns],
-            spread=[statistics.stdev(c) if len(c) > 1 else 0.0 for c in columns],
-        )
+        return _averaged(method, [{**each, end: each[max(each)]} for each in values])
+
+
+def _averaged(method: str, values: Sequence[dict[int, float]]) -> Series | None:
+    """Return the mean of curves over the rounds that all of them have, in percent."""
+    if not values or not (common := sorted(set.intersection(*map(set, values)))):
+        return None
+    columns = [[100 * each[t] for each in values] for t in common]
+    return Series(
+        name=method,
+        x=[float(t) for t in common],
+        y=[statistics.fmean(column) for column in columns],
+        spread=[statistics.stdev(c) if len(c) > 1 else 0.0 for c in columns],
+    )
 
 
 def diverged(method: str, one: MethodResult | None, config: Config) -> str | None:

@@ -14,13 +14,24 @@ from pdlrecover.engines.sum_store import Faults
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
-from pdlrecover.recovery.methods import BASELINES, Settings, check, check_plan, starts_afresh
+from pdlrecover.recovery.groups import check_sizes
+from pdlrecover.recovery.methods import (
+    BASELINES,
+    Settings,
+    check,
+    check_plan,
+    entry_of,
+    starts_afresh,
+    varied,
+)
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.sharing import Tolerance
 
-EVALUATIONS = 50
+LATER = ("held_out", "evaluate_every")
+"""Settings that earlier versions did not have: with their defaults they are in no record."""
+CURVE_POINTS = 50
 """How many points a curve of accuracy has, about."""
 
 
@@ -75,6 +86,11 @@ class Config:
     """Their learning rate; without effect if there is one step."""
     bound: float = 10.0
     """The public L2 bound of an update."""
+    held_out: float = 0.0
+    """The share of its samples that every peer keeps apart, for peers to evaluate models on by
+    opened sums, as between real peers; 0: no such evaluations."""
+    evaluate_every: int = 10
+    """Rounds between two of these evaluations; there is one at the end, too."""
 
     methods: tuple[str, ...] = BASELINES
     """The recovery methods to run."""
@@ -120,8 +136,8 @@ class Config:
 
     def __post_init__(self) -> None:
         people = ("malicious", "undetected", "accused", "leavers", "absent", "lying")
-        counts = (*people, "seed", "references")
-        for name, least in (("peers", 2), ("rounds", 1), *((name, 0) for name in counts)):
+        at_least = (("peers", 2), ("rounds", 1), ("evaluate_every", 1))
+        for name, least in (*at_least, *((name, 0) for name in (*people, "seed", "references"))):
             if getattr(self, name) < least:
                 raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.malicious and self.leavers:
@@ -140,6 +156,8 @@ class Config:
         for name in (*positive, "local_steps", "local_rate"):
             if not 0 < getattr(self, name) < math.inf:
                 raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 <= self.held_out <= 0.5:
+            raise PlanError(f"held_out must be from 0 to 0.5, got {self.held_out}")
         if self.undetected >= self.kept:
             raise PlanError(
                 f"{len(self.removed)} removed and {self.undetected} undetected of {self.peers} "
@@ -153,6 +171,11 @@ class Config:
         for method in self.methods:
             check(method, clear=self.clear)
             check_plan(method, self.settings, rounds=self.rounds, removed=len(self.removed))
+            groups = entry_of(method).groups(varied(method, self.settings))
+            if not self.clear and groups > 1:
+                check_sizes(
+                    groups, peers=self.peers, removed=self.removed, tolerance=self.tolerance
+                )
         if self.clear and (self.absent or self.lying):
             raise PlanError("absent and lying peers need shares; leave --clear out")
         if self.kept < self.absent + self.lying or self.lying > self.tolerance.liars:
@@ -184,7 +207,8 @@ class Config:
 
     def record(self) -> dict[str, Any]:
         """Return the values for a result record."""
-        return {**asdict(self), "methods": list(self.methods)}
+        values = {**asdict(self), "methods": list(self.methods)}
+        return {k: v for k, v in values.items() if k not in LATER or v != getattr(Config, k)}
 
     @property
     def removed(self) -> range:
@@ -275,6 +299,6 @@ class Config:
         )
 
     @property
-    def evaluate_every(self) -> int:
+    def curve_every(self) -> int:
         """Rounds between two points of a curve."""
-        return max(1, self.rounds // EVALUATIONS)
+        return max(1, self.rounds // CURVE_POINTS)

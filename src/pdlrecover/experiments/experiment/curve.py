@@ -42,7 +42,7 @@ class CurveObserver:
         """Take note of a round."""
         self._last += 1
         self.model = step.model
-        if self._measured and (self._last - 1) % self._world.config.evaluate_every == 0:
+        if self._measured and (self._last - 1) % self._world.config.curve_every == 0:
             self.measure(self._last, step.model)
         if self._progress:
             latest = self.curve.accuracy[-1] if self.curve.accuracy else None

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from pdlrecover.decode import decode
+from pdlrecover.engines.evaluations import EvaluationPoint
 from pdlrecover.engines.ledger import Openings, Seconds
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.experiment.config import Config
@@ -39,6 +40,7 @@ NEEDED = (
 LEFT_OUT = (
     *("rounds_from_history", "borrowed_from", "diverged", "clipped_updates", "processor"),
     *("opened", "dataset_note", "excess", "excess_error", "remembered_error"),
+    *("evaluations", "continued"),
 )
 """What is not written where it is None."""
 
@@ -137,6 +139,10 @@ class MethodResult(MethodNumbers):
     curve: Curve
     """Without points if it is not known."""
     liars: list[int] = field(default_factory=list)
+    evaluations: list[EvaluationPoint] | None = None
+    """What the peers opened of their own held-out samples; None if they hold out none."""
+    continued: list[str] | None = None
+    """Why a method went on for another cycle after each that ended too low."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +164,8 @@ class Result:
 
 def as_record(part: Any) -> Any:
     """Return a result, or a part of one, as plain values for JSON."""
-    return _without_gaps(msgspec.to_builtins(part))
+    record = _without_gaps(msgspec.to_builtins(part))
+    return {**record, "config": part.config.record()} if isinstance(part, Result) else record
 
 
 def _without_gaps(value: Any) -> Any:

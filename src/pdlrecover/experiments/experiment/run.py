@@ -199,6 +199,8 @@ def _measured(world: World, state: TrainedModel, observer: CurveObserver) -> Met
         **vars(state.ledger.totals()),
         seconds=state.ledger.split_seconds(),
         curve=observer.curve,
+        evaluations=[*state.evaluations] or None,
+        continued=[*state.continued] or None,
         commit=_commit(),
     )
 
@@ -252,7 +254,8 @@ def stored(config: Config, out: Path) -> Result | None:
         raise HistoryError(f"{path} cannot be continued: {error}; delete it") from error
     mine, theirs = config.record(), {**record["config"], "methods": list(config.methods)}
     if mine != theirs:
-        differing = sorted(key for key in mine if mine[key] != theirs.get(key))
+        every = mine.keys() | theirs.keys()
+        differing = sorted(key for key in every if mine.get(key) != theirs.get(key))
         raise HistoryError(
             f"{path} is the result of another config, which differs in "
             f"{', '.join(differing) or 'format'}; give another --out, or delete it"

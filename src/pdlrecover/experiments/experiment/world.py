@@ -69,6 +69,7 @@ def build(
         local=local,
         malicious=config.attackers,
         attack=attack,
+        held_out=config.held_out,
     )
     cohorts = [removed, [p for p in range(config.peers) if p not in removed]]
     federation = Federation(
@@ -80,6 +81,7 @@ def build(
         resume=resume,
         budget=int(1e9 * config.budget_gb),
         new_model=new_model,
+        evaluate_every=config.evaluate_every,
     )
     return World(
         config=config, dataset=dataset, attack=attack, federation=federation, removed=removed

@@ -1,7 +1,7 @@
 """The document of an experiment's results: curves, a table, the ledger, and what they say."""
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pdlrecover.engines.ledger import Openings
@@ -11,10 +11,11 @@ from pdlrecover.experiments.analysis.seeds import SeedResults, by_experiment
 from pdlrecover.experiments.analysis.summary import facts, headline, key, sentences
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import NumberName, RateName, Result
-from pdlrecover.experiments.report.document import Cell, Column, Document, Figure, Table
+from pdlrecover.experiments.report.document import Cell, Column, Document, Figure, Series, Table
 from pdlrecover.experiments.report.format import listed
 
 CURVES: dict[RateName, str] = {"accuracy": "Accuracy", "attack_success": "Backdoor success"}
+HELD_OUT = "Accuracy by the peers, on what they hold out"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def _remembered(runs: SeedResults, method: str) -> Mean | None:
 ABOVE = "attack_success_above_retrain"
 MEASURES = (
     Measure("accuracy", "accuracy (%)", _at("accuracy"), 100, spread=True),
+    Measure("held_out_accuracy", "accuracy by the peers (%)", SeedResults.held_out_accuracy, 100),
     Measure("attack_success", "backdoor success (%)", _at("attack_success"), 100, spread=True),
     Measure(ABOVE, "backdoor above retrain (points)", above, 100, spread=True),
     Measure("remembered", "remembered", _remembered, spread=True, error=True),
@@ -80,7 +82,7 @@ def command(config: Config) -> str:
             words += [flag, ",".join(value)]
         elif value is True:
             words.append(flag)
-        elif value is not None and value != defaults[name]:
+        elif value is not None and value != defaults.get(name):
             words += [flag, str(value)]
     return shlex.join(words)
 
@@ -93,20 +95,30 @@ def _document(runs: SeedResults) -> Document:
         summary=sentences(runs),
         key=key(runs),
         facts=facts(runs),
-        figures=[f for f in (_figure(runs, rate, commands) for rate in CURVES) if f.series],
+        figures=[f for f in _figures(runs, commands) if f.series],
         tables=[_table(runs, commands)],
         ledger={name: _opened(runs, name) for name in runs.methods},
         note=_origin(runs),
     )
 
 
-def _figure(runs: SeedResults, rate: RateName, commands: str) -> Figure:
-    lines, several = [runs.curve(name, rate) for name in runs.methods], len(runs) > 1
+def _figures(runs: SeedResults, commands: str) -> list[Figure]:
+    """Return the curves on the test part, then what the peers opened by themselves."""
+    known = [
+        _figure(runs, title, [runs.curve(name, rate) for name in runs.methods], commands)
+        for rate, title in CURVES.items()
+    ]
+    opened = [runs.held_out_curve(name) for name in runs.methods]
+    return [*known, _figure(runs, HELD_OUT, opened, commands)]
+
+
+def _figure(runs: SeedResults, title: str, lines: Sequence[Series | None], commands: str) -> Figure:
+    several = len(runs) > 1
     note = f"Means over {len(runs)} seeds, and one standard deviation to each side."
     return Figure(
-        title=CURVES[rate],
+        title=title,
         x="round",
-        y=f"{CURVES[rate].lower()} (%)",
+        y=f"{title.lower()} (%)",
         series=[line if several else replace(line, spread=None) for line in lines if line],
         command=commands,
         note=note if several else "",
@@ -136,6 +148,9 @@ def _table(runs: SeedResults, commands: str) -> Table:
             "Remembered, of the data of the peers that left: the original model 1, a model that "
             "never saw it 0; its ± is a standard error."
         )
+    for name in runs.methods:
+        reasons = [why for one in runs.entries(name) for why in one.continued or ()]
+        notes += [f"{name} went on: {why}." for why in reasons]
     if len(runs) > 1:
         notes.append(f"Means over {len(runs)} seeds; ± is else the standard deviation.")
     return Table(

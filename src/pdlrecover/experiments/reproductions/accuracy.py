@@ -1,6 +1,6 @@
 """Table III and the curves: how good each method's model is, and how it gets there."""
 
-from pdlrecover.experiments.analysis.promises import gap, points
+from pdlrecover.experiments.analysis.promises import above, gap, points
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.document import Row
@@ -52,18 +52,19 @@ def _reached(scale: Scale, results: Results) -> str:
 
 
 def _fedrecover(dataset: str, of: Results) -> list[str]:
-    """Say whether FedRecover does what its authors report of it."""
-    lost, success = gap(of, "fedrecover"), of.mean("fedrecover", "attack_success")
+    """Say whether FedRecover comes as near to retraining as its authors report, and as cheaply."""
+    lost, backdoor = gap(of, "fedrecover"), above(of, "fedrecover")
     spent = of.mean("fedrecover", "gradient_evaluations")
     whole = of.mean("retrain", "gradient_evaluations")
-    if lost is None or success is None or spent is None or whole is None:
+    if lost is None or backdoor is None or spent is None or whole is None:
         return []
     saved = 1 - spent.value / whole.value
-    good = success.value <= 0.02 and abs(lost.value) <= 0.01 and saved >= 0.85
+    good = backdoor.value <= 0.02 and abs(lost.value) <= 0.01 and saved >= 0.85
     return [
         f"{dataset}: FedRecover {'does' if good else 'does not do'} what its authors report on "
-        "MNIST (backdoor at most 2%, within 1 point of retraining, 85% of the peers' work saved): "
-        f"{success.percent()}%, {points(lost)} points, {100 * saved:.1f}%."
+        "MNIST, against retraining (backdoor at most 2 points above, accuracy within 1 point, 85% "
+        "of the peers' work saved): "
+        f"{points(backdoor)} points, {points(lost)} points, {100 * saved:.1f}%."
     ]
 
 

@@ -258,6 +258,8 @@ CHANGES = {
     "deadlines.view": 61.0,
     "deadlines.resend": 3.0,
     "deadlines.behind": 2.0,
+    "evaluation.held_out": 0.1,
+    "evaluation.every": 5,
     "peers.hospital-b.address": "elsewhere.example.org:7400",
     "peers.hospital-b.sealing": OTHER.sealing.public_key().public_bytes_raw(),
 }
@@ -280,6 +282,22 @@ def test_every_difference_changes_the_digest_and_is_named(path):
     assert here.digest == replace(here).digest
     lasting = not path.startswith(("recovery", "deadlines", "peers"))
     assert (here.run_digest != there.run_digest) == lasting
+
+
+def test_a_file_without_evaluations_has_the_digest_that_it_had_before_there_were_any():
+    without = TEXT.replace("[evaluation]\nheld_out = 0.0\nevery = 10\n", "")
+    assert "evaluation" not in without
+    assert read_federation(without).digest == HEART.digest
+    assert not [path for path in HEART.facts() if path.startswith("evaluation")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("held_out", 0.6, "from 0 to 0.5"), ("held_out", -0.1, "from 0"), ("every", 0, "at least 1")],
+)
+def test_evaluations_that_cannot_be_are_refused(name, value, said):
+    with pytest.raises(MembershipError, match=f"evaluation.{name} must be .*{said}"):
+        changed(f"evaluation.{name}", value)
 
 
 def test_peers_that_differ_are_named():

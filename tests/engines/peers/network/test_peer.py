@@ -13,6 +13,7 @@ import whole_peers
 from loopback import free_addresses, until
 
 from pdlrecover.cli.peer_status import _lines
+from pdlrecover.engines.peers.federation.plan import EvaluationPlan
 from pdlrecover.engines.peers.operator import misconduct
 from pdlrecover.engines.peers.operator.local_socket import ask
 from pdlrecover.engines.peers.operator.metrics import METRICS
@@ -253,6 +254,42 @@ def test_with_few_rounds_kept_replays_are_refused_and_retraining_recovers(tmp_pa
         np.testing.assert_array_equal(model, expected.weights.astype(np.float32))
 
 
+def test_peers_evaluate_on_held_out_data_and_go_on_where_a_recovery_ends_too_low(tmp_path, caplog):
+    caplog.set_level("INFO", "pdlrecover.peer")
+    agreed = {"evaluation": EvaluationPlan(held_out=0.25, every=4)}
+
+    async def story():
+        folders, peers, tasks = await open_peers(tmp_path, agreed)
+        await until(all_have(folders, "trained.json"))
+        removal = {"do": "propose-removal", "removed": ["elm", "birch"], "reason": "malicious"}
+        short = {**removal, "method": "accelerated-retrain:rounds=2+rate=0.001"}
+        proposed = await ask(folders[0] / "control", short)
+        for me in (2, 4):
+            await until(lambda me=me: peers[me].control.status().removals)
+            await ask(folders[me] / "control", {"do": "approve", "removal": proposed["removal"]})
+        kept = [folders[me] for me in (0, 2, 4)]
+        await until(all_have(kept, "recovered-*.json"))
+        shown = _lines(peers[0].control.status(), running=True)
+        await close(peers, tasks)
+        return folders, kept, shown
+
+    folders, kept, shown = asyncio.run(story())
+    simulation = whole_peers.simulation(held_out=0.25, evaluate_every=4)
+    told = [json.loads((folder / "trained.json").read_text()) for folder in folders]
+    assert all(each["evaluations"] == told[0]["evaluations"] for each in told)
+    assert [point["round"] for point in told[0]["evaluations"]] == [4, 8, 10]
+    assert told[0]["evaluations"][-1]["accuracy"] == simulation._evaluated.accuracy
+    assert told[0]["ledger"]["opened"]["evaluations"]["openings"] == 3
+    after = [json.loads(next(folder.glob("recovered-*.json")).read_text()) for folder in kept]
+    assert len({each["weights_sha256"] for each in after}) == 1
+    assert all(each["evaluations"] == after[0]["evaluations"] for each in after)
+    assert [point["original"] for point in after[0]["evaluations"]] == [True, False, False]
+    assert "cycle 2 of at most 2 begins" in after[0]["continued"][0]
+    assert after[0]["rounds"] == after[0]["ledger"]["exact_rounds"] == 4
+    assert any("the original model: accuracy" in line for line in shown)
+    assert any("training: round 4: accuracy" in message for message in caplog.messages)
+
+
 def test_who_is_not_in_the_sums_is_said_once_and_shown(tmp_path, caplog):
     caplog.set_level("INFO", "pdlrecover.peer")
 
@@ -264,7 +301,7 @@ def test_who_is_not_in_the_sums_is_said_once_and_shown(tmp_path, caplog):
         training = lone.sessions[lone.runs.training]
         for t, dealers in enumerate([EVERYBODY, (0, 1, 2), (0, 1, 2), EVERYBODY]):
             training.driver.participation.deal(t, dealers)
-            lone._log_progress(lone.runs.training, training)
+            lone._progress[lone.runs.training].say()
         status = lone.control.status().runs[lone.runs.training.hex()[:16]]
         await close([lone], [task])
         return status

@@ -7,8 +7,10 @@ from wire import FEDERATION, SETTINGS, TRAINING, Setup, same_models
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.protocol.effects import Note
 from pdlrecover.engines.peers.runs.archive import Archive
+from pdlrecover.engines.peers.runs.driver import _digest, _teachers
 from pdlrecover.errors import PlanError
 from pdlrecover.history import VaultLayout
+from pdlrecover.recovery.requests import Teacher, Update
 
 ROUNDS = 14
 TOLERANCE = Tolerance(colluders=1, dropouts=2)
@@ -29,7 +31,9 @@ def test_peers_train_the_model_of_the_simulation_to_the_bit(setting):
     assert not network.blames
 
 
-@pytest.mark.parametrize("method", ["pdlrecover", "retrain", "historical", "auto"])
+@pytest.mark.parametrize(
+    "method", ["pdlrecover", "retrain", "historical", "auto", "distillation", "rapid-retrain"]
+)
 def test_every_method_recovers_the_model_of_the_simulation_to_the_bit(setting, method):
     setup, network, simulation = setting
     recovered = setup.recover(network, (1, 4), method=method)
@@ -101,6 +105,20 @@ def test_a_pair_over_too_few_peers_is_not_opened_and_its_rounds_are_exact():
         (1, 4), "pdlrecover", reason="malicious", settings=SETTINGS
     )
     assert asked["exact_rounds"] > whole.ledger.record()["exact_rounds"]
+
+
+def test_sums_over_some_of_the_kept_peers_are_refused(setting):
+    setup, network, _ = setting
+    with pytest.raises(PlanError, match="between peers all deal in every round"):
+        setup.recoverer(0, network.sessions[0], (1, 4), method="sisa").start(0.0)
+
+
+def test_updates_with_another_teacher_are_another_request():
+    """Else peers that disagree about it would add up what does not belong together."""
+    w = np.arange(3.0)
+    teachers = [None, *(Teacher(models=(w + i,), temperature=t) for i in (0, 1) for t in (1, 2))]
+    asked = [_teachers(Update(round=0, at=w, teacher=teacher)) for teacher in teachers]
+    assert len({_digest("update", [0], w, *each) for each in asked}) == 5
 
 
 def test_updates_that_the_training_opened_are_not_dealt_again(setting):

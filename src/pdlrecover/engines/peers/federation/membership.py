@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from pdlrecover.engines.peers.federation.plan import Model, Recovery, Training
+from pdlrecover.engines.peers.federation.plan import EvaluationPlan, Model, Recovery, Training
 from pdlrecover.engines.peers.identity.invitation import read_invitation
 from pdlrecover.engines.peers.identity.member import Member, check_name
 from pdlrecover.engines.peers.identity.own_keys import Identity
@@ -30,8 +30,13 @@ LEAST_PEERS = 3
 FORMAT = 1
 
 _PEER = re.compile(r"peers\.[^.]+\.")
-_LASTING = ("name", "tolerance.", "model.", "training.")
-_LATER = ("training.local_steps", "training.local_rate")
+_LASTING = ("name", "tolerance.", "model.", "training.", "evaluation.")
+_LATER = (
+    "training.local_steps",
+    "training.local_rate",
+    "evaluation.held_out",
+    "evaluation.every",
+)
 """Settings that earlier versions did not know. With their defaults they are no fact, so that a
 federation's digests stay what they were."""
 
@@ -49,6 +54,7 @@ class Membership:
     training: Training
     recovery: Recovery = field(default_factory=Recovery)
     deadlines: Deadlines = field(default_factory=Deadlines)
+    evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -104,7 +110,7 @@ class Membership:
     def facts(self) -> dict[str, Any]:
         """Return every value by its path, as plain values."""
         values: dict[str, Any] = {"format": FORMAT, "name": self.name}
-        for table in ("tolerance", "model", "training", "recovery", "deadlines"):
+        for table in ("tolerance", "model", "training", "recovery", "deadlines", "evaluation"):
             for setting in fields(chosen := getattr(self, table)):
                 value = getattr(chosen, setting.name)
                 value = float(value) if setting.type is float else value  # 10 and 10.0 are one

@@ -156,6 +156,21 @@ class Recovery:
             raise MembershipError(f"recovery: {error}") from error
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvaluationPlan:
+    """How models are evaluated, on samples that are never trained on."""
+
+    held_out: float = 0.0
+    """The share of its samples that every peer keeps apart to evaluate on; 0: no evaluations."""
+    every: int = 10
+    """Models are evaluated after this many rounds, and at the end."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.held_out <= 0.5:
+            raise MembershipError(f"evaluation.held_out must be from 0 to 0.5, got {self.held_out}")
+        _at_least("evaluation.every", self.every, 1)
+
+
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise MembershipError(f"{name} must be at least {least}, got {value}")

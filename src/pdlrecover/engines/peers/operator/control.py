@@ -146,4 +146,5 @@ class Control:
             exact_rounds=session.driver.participation.rounds,
             dealt=peer.runs.dealt(session),
             log=session.protocol.log.hex(),
+            evaluations=tuple(session.driver.evaluations.points),
         )

@@ -6,6 +6,8 @@ The fields are the keys of `status.json`, and of the answers on the local socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pdlrecover.engines.evaluations import EvaluationPoint
+
 PRESENT_SECONDS = 30.0
 """Who was heard within this many seconds counts as present."""
 DONE, RUNNING = "done", "running"
@@ -27,6 +29,8 @@ class RunStatus:
     dealt: Mapping[str, int] = field(default_factory=dict)
     """In how many exact rounds each of its peers dealt."""
     log: str = ""
+    evaluations: tuple[EvaluationPoint, ...] = ()
+    """How good the peers found its models, on what they hold out."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,6 +54,9 @@ class Store(Protocol):
     def finish(self, run: bytes, model: Vector) -> Vector:
         """Keep the model that a run came to, unless it has come to one; return what is kept."""
 
+    def finished(self, run: bytes) -> bool:
+        """Say whether a run has come to its model."""
+
     def models(self, run: bytes) -> Sequence[Vector]:
         """Return the models that a run's steps asked at, and what it came to, once it has."""
 

@@ -53,11 +53,13 @@ class Kind:
     blocks: int
     degree: int
     masks: bool
+    used_once: bool = False
+    """Whether the shares are of no use after the step, as those of an evaluation."""
 
     @property
     def stored(self) -> bool:
         """Whether each dealer's share is kept, for removals to be possible; a mask is used once."""
-        return not self.masks
+        return not (self.masks or self.used_once)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -216,7 +216,7 @@ class Step:
             self._choice = self.ballot.settled.choice
             self._dealers = self.ballot.settled.dealers
             sends = self._send_sub_secret()
-            if self.task.kind and self.task.kind.masks:
+            if self.task.kind and not self.task.kind.stored:
                 effects.append(self._promise())
             effects += [*sends, *self._open_if_possible()]
         self._set_alarm(now)
@@ -267,7 +267,7 @@ class Step:
         return [*saved, *sends]
 
     def _keep_rows(self) -> list[e.Effect]:
-        """Keep what this peer has come to hold; masks are stored nowhere else."""
+        """Keep what this peer has come to hold; what is used once is stored nowhere else."""
         rows = self.holdings.unsaved()
         stored = self.task.kind is not None and self.task.kind.stored
         return [e.Keep(rows=rows, stored=stored)] if rows else []
@@ -284,8 +284,8 @@ class Step:
         return e.Remember(promise=promise)
 
     def _spoken(self) -> Spoken:
-        masks = self.task.kind is not None and self.task.kind.masks
-        values = self._sub_secret.values if masks and self._sub_secret else None
+        used_once = self.task.kind is not None and not self.task.kind.stored
+        values = self._sub_secret.values if used_once and self._sub_secret else None
         return Spoken(ballot=self.ballot.record(), sub_secret=values)
 
     def as_previous(self) -> PreviousStep:

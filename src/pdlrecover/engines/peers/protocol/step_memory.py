@@ -38,7 +38,7 @@ class Spoken:
 
     ballot: BallotRecord
     sub_secret: f.SharedValues | None
-    """Its sub-secret of masked dot products, whose masks are stored nowhere."""
+    """Its sub-secret of dealings that are stored nowhere: masks, and those of evaluations."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

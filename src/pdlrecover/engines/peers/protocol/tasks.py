@@ -1,8 +1,9 @@
 """The arithmetic of a step at one peer: what it deals, its sub-secret, and how these open.
 
-There are three kinds of steps, each a `Task`:
+There are four kinds of steps, each a `Task`:
 
 fresh sums       every peer deals its update; sub-secret: the sum of the settled dealers' shares
+evaluations      the same with three numbers, whose shares are not kept
 stored sums      nothing is dealt; sub-secret: a combination of stored shares
 dot products     every peer deals zero masks; sub-secret: its masked products
 """
@@ -86,12 +87,19 @@ class FreshSum(SumTask):
 
     least_dealers: int
     compute: Callable[[], Integers]
+    used_once: bool = False
+    """Whether shares are not kept after the step."""
 
     @property
     def kind(self) -> Kind:
-        """Blocks of an update."""
-        quorums = self.scheme.quorums
-        return Kind(scheme=self.scheme, blocks=self.size, degree=quorums.vector_degree, masks=False)
+        """Blocks of an update, or of a few numbers that are used once."""
+        return Kind(
+            scheme=self.scheme,
+            blocks=self.size,
+            degree=self.scheme.quorums.vector_degree,
+            masks=False,
+            used_once=self.used_once,
+        )
 
     def deal(self, binding: bytes, seed: bytes) -> Dealt:
         """Compute the update and deal it."""

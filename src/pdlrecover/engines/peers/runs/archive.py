@@ -1,6 +1,7 @@
 """What a real peer keeps: one sealed vault for the training, and one for each recovery.
 
-    training/             every step is a round: model, opened sum, dealers, this peer's shares
+    training/             every step: model, opened sum, dealers, this peer's shares; evaluations
+                          have no model and no shares
     recovery-<16 digits>/ every step is a round; those that ask for no update have no model
     checkpoints           what was promised in the step under way; in training/ also removals
 
@@ -93,6 +94,10 @@ class Archive:
         if not vault.finished:
             vault.finish(model)
         return vault.models[-1]
+
+    def finished(self, run: bytes) -> bool:
+        """Say whether a run has come to its model."""
+        return self._vault(run).finished
 
     def models(self, run: bytes) -> Sequence[Vector]:
         """Return the models of a run, each read when it is asked for."""

@@ -10,9 +10,9 @@ from pdlrecover.adversary import Attack, NoAttack, Phase
 from pdlrecover.engines.dealers import Dealers
 from pdlrecover.errors import DataError
 from pdlrecover.field import Integers
-from pdlrecover.learning import Batches, FlatModel, LocalTraining, Updates, data_weights
+from pdlrecover.learning import Batches, FlatModel, LocalTraining, Updates, data_weights, hold_out
 from pdlrecover.learning.updates import ONE_STEP
-from pdlrecover.recovery.requests import Update
+from pdlrecover.recovery.requests import Evaluation, Update
 
 
 class Contribution:
@@ -33,18 +33,21 @@ class Contribution:
         local: LocalTraining = ONE_STEP,
         fraction_bits: int = 20,
         attack: Attack | None = None,
+        held_out: float = 0.0,
     ) -> None:
         """Take this peer's samples and labels, and what the federation has agreed on.
 
         No peer holds more than `size_bound` samples. All draw their minibatches from the one seed.
-        `attack` is what this peer does to its own update, in a drill.
+        `attack` is what this peer does to its own update, in a drill. The share `held_out` of its
+        samples is only evaluated on.
         """
         if not 1 <= len(y) <= size_bound or len(x) != len(y):
             raise DataError(
                 f"a peer holds 1 to {size_bound} samples (the size bound) and as many labels, "
                 f"got {len(x)} and {len(y)}"
             )
-        own = [np.arange(len(y))]
+        trained, held = hold_out(np.arange(len(y)), held_out, seed=seed, peer=peer)
+        own = [trained]
         self._dealers = Dealers(
             x=x,
             y=y,
@@ -55,6 +58,7 @@ class Contribution:
                 bound=bound,
                 local=local,
             ),
+            held_out=[held],
             malicious=() if attack is None else (0,),
             attack=attack or NoAttack(),
             federation_size=peers,
@@ -65,6 +69,16 @@ class Contribution:
     def __call__(self, asked: Update, phase: Phase = "training") -> Integers:
         """Return the d + 1 integers of this peer's update at a model, and of its weight."""
         own: Integers = self._dealers.sums(
-            asked.round, asked.at, [[0]], phase, stream=asked.stream, local=asked.local
+            asked.round,
+            asked.at,
+            [[0]],
+            phase,
+            stream=asked.stream,
+            local=asked.local,
+            teacher=asked.teacher,
         )[0]
         return own
+
+    def evaluate(self, asked: Evaluation, phase: Phase = "training") -> Integers:
+        """Return the three integers of this peer's evaluation of a model."""
+        return self._dealers.tally(asked.at, [0], phase)

@@ -13,7 +13,8 @@ Rules:
   that dealt in it: there who was away in one of the two is not left out of the other.
 - A recovery that asks for updates at a model and round of the training itself, as every one does at
   the start, is answered from the stored sum: nobody's update is opened twice, in two sums. That
-  lasts until the two models part: after the first round in which a removed peer dealt.
+  lasts until the two models part: after the first round in which a removed peer dealt. For the
+  same reason a recovery does not evaluate such a model, but for the original that it asks for.
 - A peer that lacks a share that a step needs does not answer in it.
 """
 
@@ -24,21 +25,25 @@ from typing import Any
 import numpy as np
 
 from pdlrecover.engines import encoding
+from pdlrecover.engines.evaluations import Evaluations
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.messages import LogEntry
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.tasks import FreshSum, MaskedDots, StoredSum, Task
 from pdlrecover.engines.peers.runs.participation import Participation
+from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
 from pdlrecover.engines.traffic import Traffic
 from pdlrecover.errors import PlanError
 from pdlrecover.field import F61, Elements, FixedPoint, Integers
 from pdlrecover.recovery import requests as r
+from pdlrecover.recovery.evaluation import NUMBERS
 from pdlrecover.recovery.removal import check_peers_in_sum
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Shares
 
 Contribute = Callable[[r.Update], Integers]
+Evaluate = Callable[[r.Evaluation], Integers]
 
 
 class Driver:
@@ -52,19 +57,24 @@ class Driver:
         code: FixedPoint,
         store: Store,
         contribute: Contribute,
-        history: bytes | None = None,
+        evaluate: Evaluate | None = None,
+        most_held_out: int = 0,
+        history: TrainingRounds | None = None,
         rounds: int = 0,
         local_steps: int = 1,
         observer: Callable[[r.Stepped], None] | None = None,
     ) -> None:
-        """`history` is the training run whose stored sums a recovery uses.
+        """`history` is the training whose stored sums a recovery uses.
 
         The method is to go through `rounds` rounds; peers take `local_steps` in each, unless it
-        says otherwise.
+        says otherwise, and none of them holds out more than `most_held_out` samples.
         """
         self.context, self._method, self._code = context, method, code
-        self._store, self._contribute, self._history = store, contribute, history
+        self._store, self._contribute, self._evaluate = store, contribute, evaluate
+        self._history = history
+        self._past = history or TrainingRounds(store, context.run)
         self._observer, self.rounds = observer, rounds
+        self.evaluations = Evaluations(most=most_held_out)
         self.model: r.Vector | None = None
         """What the method came to, once it has."""
         self.at: r.Vector | None = None
@@ -89,6 +99,8 @@ class Driver:
         """By round: this peer's share of the pair, once it was used; the last few."""
         self._decode: Callable[[Integers], Any] = lambda opened: opened
         self._asked_round: int | None = None
+        self._evaluation: r.Evaluation | None = None
+        """What the step under way evaluates, if it does."""
 
     @property
     def longest(self) -> int:
@@ -101,8 +113,11 @@ class Driver:
 
     def answer(self, entry: LogEntry) -> Task | None:
         """Give the method what was opened; return the next step's task, None at the end."""
+        dealers = frozenset(held.dealer for held in entry.dealers)
+        if self._evaluation is not None:
+            self.participation.meet("evaluations", len(dealers))
+            return self._next(self.evaluations.enter(self._evaluation, entry.values, len(dealers)))
         if self._asked_round is not None:
-            dealers = frozenset(held.dealer for held in entry.dealers)
             self._fresh[self._asked_round] = self._step, dealers
             self.participation.deal(self._asked_round, dealers)
             self._pairs.pop(self._asked_round, None)
@@ -115,12 +130,19 @@ class Driver:
             except StopIteration as end:
                 self.model = end.value
                 return None
+            if isinstance(request, r.Evaluation) and self._is_of_training(request):
+                self.evaluations.leave_out(request, "it is a model of the training")
+                answer = None
+                continue
             self.ledger.enter(request)
             if isinstance(request, r.Stepped):
                 self.round = request.round + 1
                 answer = None
                 if self._observer:
                     self._observer(request)
+            elif isinstance(request, r.Continued):
+                self.rounds, answer = request.rounds, None
+                self.evaluations.go_on(request)
             elif isinstance(request, r.Dots) and not any(map(self._enough_in_pair, request.pairs)):
                 answer = np.zeros((len(request.vectors), len(request.pairs)))
             else:
@@ -128,11 +150,13 @@ class Driver:
                 return self._task(request)
 
     def _task(self, request: r.Request) -> Task:
-        self._asked_round = self.at = None
+        self._asked_round = self.at = self._evaluation = None
         self._decode = lambda opened: encoding.decode_sum(self._code, opened)
         match request:
             case r.Update():
                 return self._update(request)
+            case r.Evaluation():
+                return self._evaluate_at(request)
             case r.Past(rounds=rounds):
                 self._check_stored(rounds, "stored sums")
                 return self._stored(rounds, "past", set(self.context.peers))
@@ -152,6 +176,11 @@ class Driver:
                 raise PlanError(f"nothing answers a {type(request).__name__}")
 
     def _update(self, request: r.Update) -> Task:
+        if request.of is not None:
+            raise PlanError(
+                "this method asks for sums over some of the kept peers, and between peers all deal "
+                "in every round; choose another method"
+            )
         self.round, self.at = request.round, request.at.copy()
         if self._was_trained(request):
             self._check_stored((request.round,), "fresh sums")
@@ -162,19 +191,43 @@ class Driver:
             scheme=self.context.scheme,
             length=self._code.length,
             round=request.round,
-            asked=_digest("update", [request.round, *_differing(request)], request.at),
+            asked=_digest(
+                "update", [request.round, *_differing(request)], request.at, *_teachers(request)
+            ),
             least_dealers=self._least,
             compute=lambda: self._contribute(request),
         )
 
+    def _evaluate_at(self, request: r.Evaluation) -> Task:
+        """Return the step that opens what the peers count on their held-out samples."""
+        evaluate = self._evaluate
+        if evaluate is None:
+            raise PlanError("models are evaluated only where the federation holds samples out")
+        self._evaluation = request
+        return FreshSum(
+            scheme=self.context.scheme,
+            length=NUMBERS,
+            round=self.round,
+            asked=_digest("evaluation", [request.round, request.original], request.at),
+            least_dealers=self._least,
+            compute=lambda: evaluate(request),
+            used_once=True,
+        )
+
+    def _is_of_training(self, request: r.Evaluation) -> bool:
+        """Say whether all peers may have evaluated this model when it was trained."""
+        if request.original or self._history is None:
+            return False
+        models = self._history.models
+        return request.round < len(models) and np.array_equal(models[request.round], request.at)
+
     def _was_trained(self, request: r.Update) -> bool:
         """Say whether the training opened these very updates, and they are stored."""
-        if _differing(request):
+        if _differing(request) or request.teacher is not None:
             return False
-        if self._history is None or request.round >= len(self._store.log(self._history)):
+        if self._history is None or request.round >= len(self._history):
             return False
-        models = self._store.models(self._history)
-        return np.array_equal(models[request.round], request.at)
+        return np.array_equal(self._history.model(request.round), request.at)
 
     def _stored(self, rounds: tuple[int, ...], name: str, of: set[int]) -> Task:
         return self._opening(
@@ -242,16 +295,15 @@ class Driver:
 
     def _dealers(self, t: int) -> set[int]:
         """Return who dealt in a round of the training run."""
-        run = self._history or self.context.run
-        if not 0 <= t < (rounds := len(self._store.log(run))):
+        if not 0 <= t < (rounds := len(self._past)):
             raise PlanError(f"round {t} was asked for, and the history has {rounds}")
-        return set(self._store.dealers(run, t))
+        return set(self._past.dealers(t))
 
     def _stored_share(self, t: int, of: set[int]) -> Elements | None:
         dealers = sorted(self._dealers(t) & of)
         if not dealers:
             raise PlanError(f"none of the peers that this asks for dealt in round {t}")
-        return self._store.shares(self._history or self.context.run, t, dealers)
+        return self._past.shares(t, dealers)
 
     def _check_stored(self, rounds: Sequence[int], kind: str) -> None:
         """Check that the kept peers' stored sums of these rounds hide each of them."""
@@ -303,6 +355,12 @@ def _differing(request: r.Update) -> list[int]:
     local = request.local or r.LocalSteps(steps=0, rate=0.0)
     rate = int(np.array(local.rate).view(np.int64))
     return [request.stream, local.steps, rate]
+
+
+def _teachers(request: r.Update) -> list[np.ndarray]:
+    """Return the vectors that an update is asked for with besides the model."""
+    teacher = request.teacher
+    return [] if teacher is None else [np.array([teacher.temperature]), *teacher.models]
 
 
 def _digest(kind: str, numbers: Sequence[int], *arrays: np.ndarray) -> bytes:

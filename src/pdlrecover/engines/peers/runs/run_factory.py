@@ -9,11 +9,12 @@ from typing import Any
 
 import safetensors.torch
 
-from pdlrecover.adversary import Attack
+from pdlrecover.adversary import Attack, Phase
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.plan import Recovery
 from pdlrecover.engines.peers.folder import TRAINED, recovered_name
 from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
+from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES
 from pdlrecover.engines.peers.removals.rule import UNTRAINED
@@ -21,12 +22,14 @@ from pdlrecover.engines.peers.removals.votes import Removal
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.engines.peers.runs.run_session import RunSession
-from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
+from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.files import write_json, write_whole
-from pdlrecover.learning import Dataset, FlatModel, LocalTraining
+from pdlrecover.learning import Dataset, FlatModel, LocalTraining, most_held_out
 from pdlrecover.learning.models import build
 from pdlrecover.recovery import methods
-from pdlrecover.recovery.requests import FreshStart, Method, Original, Vector
+from pdlrecover.recovery.evaluation import EvaluationTerms, decode_tally, evaluated
+from pdlrecover.recovery.requests import FreshStart, Method, Original, Tally, Vector
 from pdlrecover.recovery.retrain import train
 
 
@@ -55,7 +58,13 @@ class RunFactory:
         self.me, self.membership, self.folder, self.store = me, membership, folder, store
         self.peers, self.rounds = len(membership.peers), membership.training.rounds
         self._crypto, self._flat = crypto, model
-        training = membership.training
+        training, held_out = membership.training, membership.evaluation.held_out
+        most = most_held_out(held_out, training.samples)
+        self._terms = (
+            EvaluationTerms(every=membership.evaluation.every, most=most, peers=self.peers)
+            if most
+            else None
+        )
         self._optimizer = training.steps(model.layers)
         self._contribution = Contribution(
             peer=me,
@@ -72,9 +81,12 @@ class RunFactory:
             ),
             fraction_bits=training.fraction_bits,
             attack=attack,
+            held_out=held_out,
         )
         self.training = training_run(membership, model)
         """The name of the training run."""
+        self.history = TrainingRounds(store, self.training, rounds=self.rounds, terms=self._terms)
+        """The training by its rounds, as far as it is stored here."""
 
     @property
     def largest_message(self) -> int:
@@ -105,8 +117,8 @@ class RunFactory:
         proposal = removal.proposal
         settings = Recovery.from_line(proposal.settings).settings(self.membership.training)
         afresh = methods.starts_afresh(proposal.method, settings)
-        models = self.store.models(self.training)
-        if not afresh and len(models) != self.rounds + 1:
+        models = self.history.models
+        if not afresh and not self.history.finished:
             raise PlanError(UNTRAINED)
         original = Original(
             models=[self._flat.initial] if afresh else models,
@@ -114,11 +126,30 @@ class RunFactory:
             code=self._contribution.code,
             layers=self._flat.layers,
             fresh=FreshStart.drawn(proposal.digest, self._first_weights) if afresh else None,
+            goal=self._goal(proposal),
+            peers=self.peers,
+            kept=tuple(removal.kept),
         )
         method = methods.start(proposal.method, original, settings)
         context = self.context(proposal.digest, removal.kept)
         rounds = methods.length(proposal.method, original, settings)
-        return self._session(method, context, rounds, history=self.training)
+        return self._session(method, context, rounds, history=self.history)
+
+    def _goal(self, proposal: RemovalProposal) -> Vector | Tally | None:
+        """Return what a recovery is to come up to; None if the training had not ended.
+
+        After malicious peers the kept ones evaluate the trained model again. After leavers they do
+        not: together with all peers' evaluation that would open the leavers' own.
+        """
+        if self._terms is None or proposal.after == NOTHING:
+            return None
+        if proposal.reason != "left":
+            return self.history.models[-1]
+        last = self.store.log(self.training)[-1]
+        try:
+            return decode_tally(last.values, len(last.dealers) * self._terms.most)
+        except RangeError:
+            return None
 
     def _first_weights(self, seed: int) -> Vector:
         """Return the model's weights as its maker draws them from another seed."""
@@ -128,8 +159,7 @@ class RunFactory:
 
     def dealers(self) -> list[tuple[int, ...]]:
         """Return who dealt in each round of the training."""
-        store, run = self.store, self.training
-        return [store.dealers(run, t) for t in range(len(store.log(run)))]
+        return [self.history.dealers(t) for t in range(len(self.history))]
 
     def dealt(self, session: RunSession) -> dict[str, int]:
         """Return in how many exact rounds of a run each of its peers dealt, by name."""
@@ -155,14 +185,21 @@ class RunFactory:
         self._write(recovered_name(proposal.digest.hex()), session, facts)
 
     def _session(
-        self, method: Method, context: RunContext, rounds: int, history: bytes | None = None
+        self,
+        method: Method,
+        context: RunContext,
+        rounds: int,
+        history: TrainingRounds | None = None,
     ) -> RunSession:
+        phase: Phase = "recovery" if history else "training"
         driver = Driver(
             context=context,
-            method=method,
+            method=evaluated(method, self._terms.every) if self._terms else method,
             code=self._contribution.code,
             store=self.store,
-            contribute=partial(self._contribution, phase="recovery" if history else "training"),
+            contribute=partial(self._contribution, phase=phase),
+            evaluate=partial(self._contribution.evaluate, phase=phase) if self._terms else None,
+            most_held_out=self._terms.most if self._terms else 0,
             history=history,
             rounds=rounds,
             local_steps=self.membership.training.local_steps,
@@ -184,6 +221,9 @@ class RunFactory:
             "dealt": self.dealt(session),
             "ledger": asdict(driver.participation.record(driver.ledger)),
         }
+        if found := driver.evaluations.points:
+            facts["evaluations"] = [asdict(point) for point in found]
+            facts["continued"] = driver.evaluations.continued
         content = safetensors.torch.save(tensors)
         facts["file_sha256"] = hashlib.sha256(content).hexdigest()
         try:

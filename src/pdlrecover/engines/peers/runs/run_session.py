@@ -119,7 +119,7 @@ class RunSession:
             spoken = promise.before
         if task.kind is None:
             values = task.sub_secret({})
-        elif task.kind.masks:
+        elif not task.kind.stored:
             values = spoken.sub_secret if spoken else None
         else:
             dealers = [held.dealer for held in entry.dealers]
