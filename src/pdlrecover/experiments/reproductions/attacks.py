@@ -25,10 +25,10 @@ from pdlrecover.experiments.reproductions.reproduction import (
 )
 from pdlrecover.experiments.reproductions.scale import ATTACKS, LEAVERS, Scale
 from pdlrecover.experiments.reproductions.verdicts import READINGS, by_cell, count, headline
-from pdlrecover.recovery.methods import BASELINES, OURS
+from pdlrecover.recovery.methods import BASELINES, DEFAULT, OURS
 
 ALL = (*ATTACKS, LEAVERS)
-FAST = ("accelerated-retrain", "auto")
+FAST = ("accelerated-retrain", DEFAULT)
 """What we recommend, and hold against the rival."""
 JUDGED = (*FAST, OURS)
 """The methods that are held against what is allowed, and the rival, a variant of the first."""
