@@ -14,6 +14,9 @@ RESULT = re.compile(r"\d[\d.,–]*\s?(?:%|×|points\b)")
 WRITTEN_BY_MAKE = {"docs/results.md"}
 ALLOWED = {
     ("README.md", "2 points"): "what is promised",
+    ("docs/decisions/0016-evaluations-are-steps-of-their-own.md", "0.9 points"): (
+        "what a choice was made by, once"
+    ),
     ("docs/methods/crab.md", "10%"): "a constant of the method",
     ("docs/methods/crab.md", "60%"): "a constant of the method",
     ("docs/methods/crab.md", "70%"): "a constant of the method",

@@ -37,6 +37,15 @@ def mean_loss(model: FlatModel, w: Weights, x: torch.Tensor, y: torch.Tensor) ->
     return total / len(y)
 
 
+def confidences(
+    model: FlatModel, w: Weights, x: torch.Tensor, y: torch.Tensor
+) -> NDArray[np.float64]:
+    """Return the probability that the model gives to each sample's own class."""
+    each = [logits.double().softmax(dim=1) for logits in _logits(model, w, x)]
+    found: NDArray[np.float64] = torch.cat(each).gather(1, y[:, None])[:, 0].numpy()
+    return found
+
+
 def correct_and_loss(
     model: FlatModel, w: Weights, x: torch.Tensor, y: torch.Tensor, *, bound: float
 ) -> tuple[int, float]:
@@ -53,15 +62,6 @@ def correct_and_loss(
         loss += float(each.clamp(0.0, bound).sum())
         start += len(logits)
     return correct, loss
-
-
-def confidences(
-    model: FlatModel, w: Weights, x: torch.Tensor, y: torch.Tensor
-) -> NDArray[np.float64]:
-    """Return the probability that the model gives to each sample's own class."""
-    each = [logits.double().softmax(dim=1) for logits in _logits(model, w, x)]
-    found: NDArray[np.float64] = torch.cat(each).gather(1, y[:, None])[:, 0].numpy()
-    return found
 
 
 def _logits(model: FlatModel, w: Weights, x: torch.Tensor) -> Iterator[torch.Tensor]:

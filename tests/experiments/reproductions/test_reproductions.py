@@ -361,18 +361,6 @@ def test_the_papers_text_stands_beside_the_counts():
     assert paper.by_count("digits", "historical", 50, left=True) is None
 
 
-@pytest.mark.parametrize(("backdoor", "good"), [(0.059, True), (0.09, False)])
-def test_fedrecover_is_judged_by_how_near_it_comes_to_retraining(backdoor, good):
-    """Where retraining itself leaves a backdoor of 5.8%, 5.9% is no fault of FedRecover's."""
-    methods = {
-        "poisoned": simulated.entry(0.9, 0.995, exact=40),
-        "retrain": simulated.entry(0.905, 0.058, exact=40),
-        "fedrecover": simulated.entry(0.9, backdoor, exact=5),
-    }
-    (said,) = _fedrecover("mnist", Results([simulated.result(methods, clear=True)]))
-    assert ("FedRecover does what" in said) == good
-
-
 def test_a_curve_that_is_not_recorded_is_kept_if_it_ends_where_the_runs_do():
     one = REPRODUCTIONS["figure-leaver-curves"]
     cells = one.cells(QUICK)
@@ -426,3 +414,15 @@ def test_a_mean_curve_ends_where_all_its_runs_do():
     found = Results(runs).curve("crab")
     assert found.x == [1, 3, 5]
     assert found.y == pytest.approx([20, 60, 70])
+
+
+@pytest.mark.parametrize(("backdoor", "good"), [(0.059, True), (0.09, False)])
+def test_fedrecover_is_judged_by_how_near_it_comes_to_retraining(backdoor, good):
+    """Where retraining itself leaves a backdoor of 5.8%, 5.9% is no fault of FedRecover's."""
+    methods = {
+        "poisoned": simulated.entry(0.9, 0.995, exact=40),
+        "retrain": simulated.entry(0.905, 0.058, exact=40),
+        "fedrecover": simulated.entry(0.9, backdoor, exact=5),
+    }
+    (said,) = _fedrecover("mnist", Results([simulated.result(methods, clear=True)]))
+    assert ("FedRecover does what" in said) == good
