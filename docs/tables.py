@@ -72,12 +72,18 @@ def peers() -> list[str]:
         wanted = "" if target is None else f" (wanted: at most {target})"
         found = (s["ratios"].get(name) for s in sizes)
         rows.append(row(name + wanted, *("" if r is None else f"{r:.2f}" for r in found)))
+    costs = []
+    for method, cost in sizes[0]["recoveries"].items():
+        spent = ", ".join(f"{part} {seconds:.2f}" for part, seconds in cost["processor"].items())
+        costs.append(f"{method} {spent}")
     split = sizes[0]["work"]["FreshSum"]
     parts = ", ".join(f"{work} {1000 * spent:.0f}" for work, spent in split.items())
     return [
         *rows,
         "",
         f"Of an exact round between {sizes[0]['peers']} peers, processor ms of one: {parts}.",
+        "",
+        f"Of a whole recovery, processor seconds of one: {'; '.join(costs)}.",
         "",
         f"`make bench`, on {record['environment']['cpu']}, 2 cores for all processes.",
     ]
