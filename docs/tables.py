@@ -15,7 +15,7 @@ from pdlrecover.experiments.batch.run_numbers import read_runs
 from pdlrecover.experiments.experiment.result import MethodNumbers, Result, read_result
 from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions.attacks import FAST, RIVAL
-from pdlrecover.recovery.methods import METHODS, OURS
+from pdlrecover.recovery.methods import DEFAULT, METHODS, OURS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -23,8 +23,16 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md")))
 DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "har": "HAR"}
 TYPICAL = 40
 """Attackers in what is shown here."""
-RECOVERY = "recovery / retraining"
-"""What the benchmark of real peers calls it."""
+RECOVERY, FASTEST = "pdlrecover / retrain", "accelerated-retrain / retrain"
+"""What the benchmark of real peers calls the two ratios."""
+FRONT = {
+    "poisoned": "with the attackers",
+    "fine-tune-k": "fine-tuning it without them",
+    "retrain": "retraining without them",
+    DEFAULT: "**recovery** (`auto`)",
+    OURS: "the paper's method (`pdlrecover`)",
+}
+"""The methods that the README shows, in words."""
 NEAR = ("backdoor", "leavers")
 """What is shown row by row."""
 NOT_YET = "*Not recorded yet for the present methods: `pdlrecover reproduce attacks`.*"
@@ -103,6 +111,29 @@ def _memory(size: dict[str, Any], which: str) -> str:
 
 def _processor(size: dict[str, Any]) -> str:
     return f"{1000 * sum(size['work']['FreshSum'].values()):.0f}"
+
+
+def front() -> list[str]:
+    """Return the few methods that a reader must know first, and what each costs one peer."""
+    table = document_table("table-3")
+    (size,) = [s for s in read("benchmarks/peers.json")["sizes"] if RECOVERY in s["ratios"]]
+    measured = {"retrain": 1.0, DEFAULT: size["ratios"][FASTEST], OURS: size["ratios"][RECOVERY]}
+    names = " | ".join(DATASETS.values())
+    rows = [f"| | {names} | exact rounds | real peers' time |", "|---" * (len(DATASETS) + 3) + "|"]
+    for method, words in FRONT.items():
+        of = {row["dataset"]: row for row in table if row["method"] == method}
+        cells = [f"{_short(of[d], 'accuracy')} / {_short(of[d], 'backdoor')}" for d in of]
+        spent = "–".join(dict.fromkeys(f"{row['exact_rounds']:.0f}" for row in of.values()))
+        time = f"{measured[method]:.2f}" if method in measured else ""
+        rows.append(f"| {words} | {' | '.join(cells)} | {spent} | {time} |")
+    return [
+        *rows,
+        "",
+        "Accuracy / backdoor success in %; mean over 3 seeds. Real peers' time: wall-clock between "
+        f"{size['peers']} of them after {size['rounds']} rounds, as a share of retraining's "
+        "(`make bench`). `pdlrecover reproduce table-3`; "
+        "[every method](docs/reproduction.md#every-method-after-sgd).",
+    ]
 
 
 def methods() -> list[str]:
@@ -327,6 +358,7 @@ def _by_method(mode: str) -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "sharing": sharing,
     "peers": peers,
+    "front": front,
     "methods": methods,
     "adam": adam,
     "verdict": verdict,
