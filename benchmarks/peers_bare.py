@@ -24,6 +24,7 @@ from pdlrecover.engines.peers.protocol.tasks import FreshSum
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.startup import PeerFiles
 from pdlrecover.field import one_blas_thread
+from pdlrecover.recovery.requests import Update
 
 METHOD = "/bare/Exchange"
 LIMIT = 1 << 28
@@ -134,7 +135,7 @@ def own_work(files: PeerFiles) -> Any:
             round=t,
             asked=bytes(32),
             least_dealers=2,
-            compute=lambda: contribution(t, model.initial),
+            compute=lambda: contribution(Update(round=t, at=model.initial)),
         )
         task.deal(bytes(32), os.urandom(32))
 

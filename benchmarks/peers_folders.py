@@ -117,14 +117,14 @@ class PeerFolders:
                 progress(f"  {self._where()}")
             time.sleep(0.1)
 
-    def remove(self, removed: range, method: str) -> str:
+    def remove(self, removed: range, method: str, *, again: bool = False) -> str:
         """Let the peers remove some of them by a method; return how the recovery's files begin.
 
-        The same ones may be removed twice, which nobody with secrets would accept.
+        The same ones may be removed `again`, which nobody with secrets would accept.
         """
         names = [self.folder(me).name for me in removed]
         told = {"removed": names, "reason": "malicious", "method": method}
-        answer = self._ask(0, do="propose-removal", accept_differencing=True, **told)
+        answer = self._ask(0, do="propose-removal", accept_differencing=again, **told)
         if "removal" not in answer:
             raise SystemExit(f"the removal is refused: {answer['error']}")
         removal = answer["removal"]

@@ -1,9 +1,9 @@
 """`pdlrecover peer run` with stopwatches, for `peers.py`.
 
 What is called is the command itself; functions on its way are wrapped. When the peer stops, PROBE
-in its folder has, for each step of each run: what kind it was, when it was committed, the bytes
-sent for it, how long each of its states lasted; and for each kind of step the processor seconds by
-work.
+in its folder has, for each step of each run: what kind it was, when it was begun and committed, the
+bytes sent for it, how long each of its states lasted; and for each kind of step, and for each run,
+the processor seconds by work.
 Nested work is counted once, where it is done. What is in no wrapper is the network's: gRPC's
 threads, TLS and the event loop.
 """
@@ -36,7 +36,7 @@ from pdlrecover.engines.peers.transport.network import Network
 
 KIND, RUN, STEP = 5, slice(38, 70), slice(70, 78)
 """Where a message has its kind, its run and its step: see `codec`."""
-NAMES = [record.make.__name__ for record in codec._BODIES]
+NAMES = [body.__name__ for body in codec._BODIES]
 
 
 class Stopwatch:
@@ -47,7 +47,9 @@ class Stopwatch:
         self.wall: dict[str, Counter[str]] = defaultdict(Counter)
         self.calls: dict[str, Counter[str]] = defaultdict(Counter)
         self.total: Counter[str] = Counter()
-        self.kind = "start"
+        self.runs: dict[str, Counter[str]] = defaultdict(Counter)
+        """Processor seconds by run and work; "all" is the whole process."""
+        self.kind = self.run = "start"
         self._inner = threading.local()
         self._since = time.process_time()
 
@@ -59,13 +61,14 @@ class Stopwatch:
         def timed(*arguments: Any, **named: Any) -> Any:
             stack: list[list[float]] = self._inner.__dict__.setdefault("stack", [])
             stack.append([0.0, 0.0])
-            kind, cpu, wall = self.kind, time.thread_time(), time.perf_counter()
+            kind, run, cpu, wall = self.kind, self.run, time.thread_time(), time.perf_counter()
             try:
                 return function(*arguments, **named)
             finally:
                 cpu, wall = time.thread_time() - cpu, time.perf_counter() - wall
                 inner = stack.pop()
                 self.cpu[kind][work] += cpu - inner[0]
+                self.runs[run][work] += cpu - inner[0]
                 self.wall[kind][work] += wall - inner[1]
                 self.calls[kind][work] += 1
                 if stack:
@@ -74,11 +77,12 @@ class Stopwatch:
 
         setattr(owner, name, timed)
 
-    def turn(self, kind: str) -> None:
-        """Count what comes as a step of this kind."""
+    def turn(self, kind: str, run: str) -> None:
+        """Count what comes as a step of this kind and run."""
         now = time.process_time()
         self.total[self.kind] += now - self._since
-        self._since, self.kind = now, kind
+        self.runs[self.run]["all"] += now - self._since
+        self._since, self.kind, self.run = now, kind, run
 
 
 class Probe:
@@ -125,7 +129,7 @@ class Probe:
 
     def record(self) -> dict[str, Any]:
         """Return everything, for JSON."""
-        self.watch.turn("end")
+        self.watch.turn("end", "end")
         for step in self.steps:
             place = step["run"], step["step"]
             step["bytes"], step["messages"] = self.sent[place], self.messages[place]
@@ -136,6 +140,7 @@ class Probe:
             "wall": watch.wall,
             "calls": watch.calls,
             "process_cpu": watch.total,
+            "runs": watch.runs,
         }
 
     def _after(self, owner: Any, name: str, note: Callable[..., None]) -> None:
@@ -153,7 +158,7 @@ class Probe:
         setattr(owner, name, noted)
 
     def _begun(self, protocol: RunProtocol, task: tasks.Task, *_: Any) -> None:
-        self.watch.turn(type(task).__name__)
+        self.watch.turn(type(task).__name__, protocol.context.run.hex())
         state = "COMPUTING" if task.kind else "OPENING"
         self._moves = [(state, time.monotonic())]
 

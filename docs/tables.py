@@ -59,7 +59,8 @@ def peers() -> list[str]:
         "|---" * (len(sizes) + 1) + "|",
         row("rounds of the training", *(str(s["rounds"]) for s in sizes)),
         row("exact round, s", *(f"{s['exact']['seconds']:.2f}" for s in sizes)),
-        row("estimate of up to 5 rounds, s", *(f"{s['estimated']['seconds']:.2f}" for s in sizes)),
+        row("… between the kept peers, s", *(f"{s['estimated']['exact']:.2f}" for s in sizes)),
+        row("estimated round, s", *(f"{s['estimated']['seconds']:.3f}" for s in sizes)),
         row("bare exchange of the same bytes, s", *(_bare(s, "exchange_seconds") for s in sizes)),
         row("sent by a peer in an exact round, MB", *(_megabytes(s["exact"]) for s in sizes)),
         row("memory of a peer's own, MB", *(_memory(s, "own") for s in sizes)),
@@ -71,12 +72,18 @@ def peers() -> list[str]:
         wanted = "" if target is None else f" (wanted: at most {target})"
         found = (s["ratios"].get(name) for s in sizes)
         rows.append(row(name + wanted, *("" if r is None else f"{r:.2f}" for r in found)))
+    costs = []
+    for method, cost in sizes[0]["recoveries"].items():
+        spent = ", ".join(f"{part} {seconds:.2f}" for part, seconds in cost["processor"].items())
+        costs.append(f"{method} {spent}")
     split = sizes[0]["work"]["FreshSum"]
     parts = ", ".join(f"{work} {1000 * spent:.0f}" for work, spent in split.items())
     return [
         *rows,
         "",
         f"Of an exact round between {sizes[0]['peers']} peers, processor ms of one: {parts}.",
+        "",
+        f"Of a whole recovery, processor seconds of one: {'; '.join(costs)}.",
         "",
         f"`make bench`, on {record['environment']['cpu']}, 2 cores for all processes.",
     ]

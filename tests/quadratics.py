@@ -13,6 +13,7 @@ from pdlrecover.recovery.requests import (
     Loss,
     Original,
     Past,
+    PastBlocks,
     Removed,
     Stepped,
     Sum,
@@ -84,6 +85,8 @@ class Quadratics:
                 return Sum(values=self.fresh[t], weight=weight)
             case Past(rounds=rounds):
                 return Sum(values=sum(map(self.stored, rounds)), weight=weight * len(rounds))
+            case PastBlocks(blocks=blocks):
+                return tuple(self.answer(Past(rounds=rounds)) for rounds in blocks)
             case Dots(pairs=pairs, vectors=vectors):
                 return vectors @ np.stack([self.pair(b) for b in pairs]).T
             case Direction(rounds=rounds, pairs=pairs, coefficients=coefficients):

@@ -355,11 +355,12 @@ class Federation:
         )
 
     def _fresh_start(self, kept: Sequence[int], method: str) -> FreshStart:
-        """Return what follows from who is kept and the method.
+        """Return what follows from the run's seed and first weights, who is kept, and the method.
 
-        Between real peers it follows from the removal's digest.
+        Between real peers it follows from the removal's digest. Who attacks is in neither.
         """
-        text = json.dumps([self._digest(), list(kept), method])
+        seed, first = self.simulated_peers.batches.seed, self._flat.initial.tobytes()
+        text = json.dumps([seed, hashlib.sha256(first).hexdigest(), list(kept), method])
         return FreshStart.drawn(hashlib.sha256(text.encode()).digest(), self._first_weights)
 
     def _first_weights(self, seed: int) -> Vector:

@@ -26,6 +26,7 @@ from pdlrecover.recovery.requests import (
     LastLayer,
     Loss,
     Past,
+    PastBlocks,
     Removed,
     Teacher,
     Update,
@@ -275,6 +276,17 @@ def test_attackers_who_wait_train_honestly_to_the_last_bit_and_spoil_the_recover
     for method in ("retrain", "pdlrecover"):
         ours, theirs = recovered(honest, method), recovered(waiting, method)
         assert np.linalg.norm(ours.weights - theirs.weights) > 0.01
+
+
+def test_several_blocks_at_once_are_the_same_numbers_as_one_by_one():
+    _, found, ledger = answer_of(PastBlocks(blocks=((5, 6), (8,))))
+    for blocks, total in zip(((5, 6), (8,)), found, strict=True):
+        _, alone, each = answer_of(Past(rounds=blocks))
+        np.testing.assert_array_equal(total.values, alone.values)
+        assert total.weight == alone.weight
+    assert ledger.openings["stored sums"] == 2 * each.openings["stored sums"] == 2
+    assert ledger.numbers["stored sums"] == 2 * each.numbers["stored sums"]
+    assert ledger.bytes_per_peer == 2 * each.bytes_per_peer
 
 
 def test_the_removed_peers_sum_is_the_rest():

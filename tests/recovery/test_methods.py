@@ -35,6 +35,7 @@ from pdlrecover.recovery.requests import (
     FreshStart,
     Individual,
     Past,
+    PastBlocks,
     Removed,
     Stepped,
     Sum,
@@ -96,11 +97,94 @@ def test_blocks_open_stored_sums_together():
     engine = Quadratics(range(1, 4), sgd())
     options = Options(schedule=SCHEDULE, open_pairs=True, block=3)
     engine.drive(pdlrecover(engine.run, options))
-    blocks = [r.rounds for r in engine.requests if isinstance(r, Past)]
+    blocks = opened_blocks(engine)
     opened = [t for block in blocks if len(block) > 1 for t in block]
     assert (4, 5, 6) in blocks
     assert all(not SCHEDULE.is_exact(t, ROUNDS) for t in opened)
-    assert kinds(engine) == {Update, Past}
+    assert kinds(engine) == {Update, PastBlocks}
+
+
+def opened_blocks(engine):
+    return [block for r in engine.requests if isinstance(r, PastBlocks) for block in r.blocks]
+
+
+def test_opened_pairs_open_once_what_the_schedule_needs_and_nothing_else():
+    engine = Quadratics(range(1, 4), sgd())
+    engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, open_pairs=True)))
+    pairs = [(1,), (2,), (3,), (9,), (15,), (21,)]  # the last three of the preparation, and others
+    blocks = [tuple(range(a, b)) for a, b in ((4, 9), (10, 15), (16, 21), (22, 27))]
+    assert sorted(opened_blocks(engine)) == sorted(pairs + blocks)
+    assert sum(isinstance(r, PastBlocks) for r in engine.requests) == 1
+
+
+def test_a_run_that_ends_in_an_exact_round_does_not_open_that_rounds_pair():
+    engine, schedule = Quadratics(range(1, 4), sgd(), rounds=10), replace(SCHEDULE, final=0)
+    engine.drive(pdlrecover(engine.run, Options(schedule=schedule, open_pairs=True)))
+    assert schedule.is_exact(9, 10)
+    assert opened_blocks(engine) == [(1,), (2,), (3,), (4, 5, 6, 7, 8)]
+
+
+@pytest.mark.parametrize("most", [1, 2 * (D + 1), 3 * (D + 1) + 1])
+def test_the_model_does_not_depend_on_how_many_sums_are_opened_at_once(most, monkeypatch):
+    models, engines = [], []
+    for limit in (10**6, most):
+        monkeypatch.setattr("pdlrecover.recovery.pdlrecover.MOST_NUMBERS", limit)
+        engines.append(Quadratics(range(1, 4), sgd()))
+        options = Options(schedule=SCHEDULE, open_pairs=True)
+        models.append(engines[-1].drive(pdlrecover(engines[-1].run, options)))
+    np.testing.assert_array_equal(*models)
+    assert sorted(opened_blocks(engines[1])) == sorted(opened_blocks(engines[0]))
+    sizes = [len(r.blocks) for r in engines[1].requests if isinstance(r, PastBlocks)]
+    assert max(sizes) == max(1, most // (D + 1))
+
+
+def test_the_pair_of_a_round_that_the_guard_made_exact_is_used():
+    engine = Quadratics(range(1, 4), sgd())
+    honest = engine.answer
+
+    def wild_at_first(request):
+        reply = honest(request)
+        if isinstance(request, PastBlocks):
+            reply = [
+                Sum(values=reply.values * (1e6 if 4 in block else 1), weight=reply.weight)
+                for block, reply in zip(request.blocks, reply, strict=True)
+            ]
+        return reply
+
+    engine.answer = wild_at_first
+    options = Options(schedule=SCHEDULE, open_pairs=True, block=2)
+    engine.drive(pdlrecover(engine.run, options))
+    assert [step.round for step in engine.steps() if step.fallback] == [4, 5]
+    opened = opened_blocks(engine)
+    assert {(4,), (5,)} < set(opened)
+    assert len(opened) == len(set(opened))
+
+
+@pytest.mark.parametrize("away", [1, 9, 15])
+def test_pairs_stay_shared_from_when_their_sums_are_of_different_peers(away):
+    """From this round on one peer is in the stored sums, and not in the fresh ones."""
+    engine = Quadratics(range(1, 4), sgd())
+    honest = engine.answer
+
+    def answer(request):
+        reply = honest(request)
+        if isinstance(request, PastBlocks):
+            return tuple(
+                Sum(values=each.values, weight=each.weight + (block[0] >= away))
+                for block, each in zip(request.blocks, reply, strict=True)
+            )
+        return reply
+
+    engine.answer = answer
+    found = engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, open_pairs=True)))
+    first = next(t for t in range(away, ROUNDS) if not SCHEDULE.is_exact(t, ROUNDS))
+    directions = [r.rounds[0] for r in engine.requests if isinstance(r, Direction)]
+    assert directions[0] == first
+    assert all(step.exact == SCHEDULE.is_exact(step.round, ROUNDS) for step in engine.steps())
+    if first == SCHEDULE.preparation:
+        shared = Quadratics(range(1, 4), sgd())
+        expected = shared.drive(pdlrecover(shared.run, Options(schedule=SCHEDULE)))
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_blocks_of_shared_pairs_open_one_direction_for_all_their_rounds():
@@ -127,12 +211,14 @@ def test_a_shared_block_is_the_mean_of_its_stored_updates_and_one_correction():
     ("optimizer", "open_pairs", "length"),
     [
         (sgd(), False, SGD_BLOCK),
-        (sgd(), True, 1),
+        (sgd(), True, Schedule().period),
         (SGD(rate=Rate(peak=0.1), momentum=0.9), False, 1),
+        (SGD(rate=Rate(peak=0.1), momentum=0.9), True, 1),
         (Adam(rate=Rate(peak=0.1)), False, 1),
+        (Adam(rate=Rate(peak=0.1)), True, 1),
     ],
 )
-def test_only_plain_sgd_is_replayed_in_shared_blocks_by_default(optimizer, open_pairs, length):
+def test_only_plain_sgd_is_replayed_in_blocks_by_default(optimizer, open_pairs, length):
     run = Quadratics(range(1, 4), optimizer).run
     assert Options(open_pairs=open_pairs).block_for(run) == length
     assert Options(open_pairs=open_pairs, block=3).block_for(run) == 3

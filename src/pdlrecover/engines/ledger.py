@@ -121,6 +121,10 @@ class Ledger:
                 self.gradient_evaluations += self.kept * self._steps(local)
             case requests.Past():
                 self._open("stored sums", 1, d + 1, self.traffic.opening_bytes)
+            case requests.PastBlocks(blocks=blocks):
+                count = len(blocks)
+                size = count * self.traffic.opening_bytes
+                self._open("stored sums", count, count * (d + 1), size)
             case requests.Direction():
                 self._open("directions", 1, d + 1, self.traffic.opening_bytes)
             case requests.Dots(pairs=pairs, vectors=vectors):

@@ -37,7 +37,7 @@ from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
 Observer = Callable[[requests.Stepped], None]
-Answer = Sum | Vector | Individuals | HeadSums | Integers | Tally | float
+Answer = Sum | tuple[Sum, ...] | Vector | Individuals | HeadSums | Integers | Tally | float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,6 +146,8 @@ class _MethodRun(Generic[HeldSum]):
                 return self._update(request)
             case requests.Past(rounds=rounds):
                 return self._past(rounds)
+            case requests.PastBlocks(blocks=blocks):
+                return tuple(map(self._past, blocks))
             case requests.Dots():
                 return self._dots(request)
             case requests.Direction():

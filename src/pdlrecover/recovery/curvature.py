@@ -15,6 +15,7 @@ Legend: W = [ΔW] public and G = [ΔG] shared, both d×s, oldest pair first; v t
 τ is 1, and ½ in a metric. H̃ fulfils the secant equation H̃·w_s = g_s for the newest pair.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,30 +43,27 @@ class Curvature:
     products: dict[tuple[int, int], float] = field(default_factory=dict)
     """A by rounds: products[i, j] = ΔW_iᵀ ΔG_j, opened when an estimate first needs it."""
     _rows: list[Vector] = field(default_factory=list)
-    _w: Vector | None = None
     _gram: list[list[float]] | None = None
 
     def add(self, round: int, displacement: Vector) -> None:
         """Add the pair of a round, and drop the oldest beyond the size."""
         self.rounds = [*self.rounds, round][-self.size :]
         self._rows = [*self._rows, displacement][-self.size :]
-        self._w = self._gram = None
+        self._gram = None
 
     def estimate(
         self, v: Vector, metric: Vector | None, damping: float
     ) -> Asking[Correction | None]:
         """Open u = Gᵀv, and what is not open yet of A; return H̃v, or None if it cannot be had."""
-        if self._w is None:
-            self._w = np.stack(self._rows)
         if metric is None and self._gram is None:
-            self._gram = [same_bits.dots(self._w, row) for row in self._w]
-        yield from self._open_products(self._w)
+            self._gram = [same_bits.dots(self._rows, row) for row in self._rows]
+        yield from self._open_products(self._rows)
         u = yield Dots(pairs=tuple(self.rounds), vectors=v[None])
         a = [[self.products[i, j] for j in self.rounds] for i in self.rounds]
         gram = self._gram if metric is None else None
-        return correction(a, [float(x) for x in u[0]], self._w, v, metric, damping, gram)
+        return correction(a, [float(x) for x in u[0]], self._rows, v, metric, damping, gram)
 
-    def _open_products(self, w: Vector) -> Asking[None]:
+    def _open_products(self, w: Sequence[Vector]) -> Asking[None]:
         """Open the rows and columns of A that belong to new pairs."""
         new = [b for b in self.rounds if (b, b) not in self.products]
         old = [b for b in self.rounds if b not in new]
@@ -83,18 +81,18 @@ class Curvature:
 def correction(
     a: list[list[float]],
     u: list[float],
-    w: Vector,
+    w: Sequence[Vector],
     v: Vector,
     metric: Vector | None = None,
     damping: float = 1.0,
     gram: list[list[float]] | None = None,
 ) -> Correction | None:
-    """Do steps 2 and 3 in public. w has one displacement a row; None if the system is singular.
+    """Do steps 2 and 3 in public. w has the displacements; None if the system is singular.
 
     `gram` is WᵀQW where it is known already.
     """
     s = len(u)
-    weighted = w if metric is None else w * metric
+    weighted = w if metric is None else [row * metric for row in w]
     if gram is None:
         gram = [same_bits.dots(weighted, row) for row in w]
     along = same_bits.dots(weighted, v)
@@ -130,20 +128,27 @@ class OpenedCurvature:
     size: int
     displacements: list[Vector] = field(default_factory=list)
     differences: list[Vector] = field(default_factory=list)
+    _products: tuple[list[list[float]], list[list[float]]] | None = None
+    """A and WᵀW, until a pair is added."""
 
     def add(self, displacement: Vector, difference: Vector) -> None:
         """Add a pair (ΔW, ΔG) and drop the oldest beyond the size."""
         self.displacements = [*self.displacements, displacement][-self.size :]
         self.differences = [*self.differences, difference][-self.size :]
+        self._products = None
 
     def product(self, v: Vector, metric: Vector | None, damping: float) -> Vector | None:
         """Return H̃v, or None where it cannot be computed."""
-        w, g = np.stack(self.displacements), np.stack(self.differences)
-        a = [same_bits.dots(g, row) for row in w]
-        found = correction(a, same_bits.dots(g, v), w, v, metric, damping)
+        w, g = self.displacements, self.differences
+        if self._products is None:
+            a = [same_bits.dots(g, row) for row in w]
+            self._products = a, [same_bits.dots(w, row) for row in w]
+        a, gram = self._products
+        u = same_bits.dots(g, v)
+        found = correction(a, u, w, v, metric, damping, gram if metric is None else None)
         if found is None:
             return None
-        total = found.public
+        total, spare = found.public, np.empty_like(v)
         for coefficient, row in zip(found.coefficients, g, strict=True):
-            total = total + coefficient * row
+            total += np.multiply(row, coefficient, out=spare)
         return total

@@ -12,23 +12,24 @@ Two modes, and in both only the sum over a *block* of k estimated rounds is open
 - *Shared*: the pairs stay shared. At the first round t of a block, Σ_τ Σ_K g(w̄_τ) + k·H̃(ŵ_t − w̄_t)
   is opened, τ over the block, and all its rounds step along a k-th of that: the displacement is
   taken to stay what it was.
-- *Opened pairs*: the pairs are opened at the exact rounds, H̃v is computed locally, and only
-  Σ_τ Σ_K g(w̄_τ) is opened. Each round steps along mean(ḡ) + H̃(ŵ_t − mean(w̄)).
+- *Opened pairs*: the stored sums of the pairs are opened, H̃v is computed locally, and only
+  Σ_τ Σ_K g(w̄_τ) is opened. Each round steps along mean(ḡ) + H̃(ŵ_t − mean(w̄)). Which sums that
+  takes is known from the schedule, so they are opened many at once, before they are needed.
 
 With k = 1 both give the same model, to the precision of the fixed point, and shared is the paper's
-method. Under plain SGD the displacement changes so slowly that k = 5 gives as good a model for a
-fifth of the openings; an adaptive optimiser moves faster than a shared block can follow.
+method. Under plain SGD the displacement changes so slowly that shared blocks of k = 5 give as good
+a model for a fifth of the openings, and with opened pairs one block can last from one exact round
+to the next; an adaptive optimiser moves faster than a block can follow.
 """
 
-from dataclasses import dataclass, field
-
-import numpy as np
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery import requests
 from pdlrecover.recovery.curvature import Curvature, OpenedCurvature
 from pdlrecover.recovery.optimizers import SGD
-from pdlrecover.recovery.requests import Asking, Method, Original, Sum, Vector
+from pdlrecover.recovery.requests import MOST_NUMBERS, Asking, Method, Original, Sum, Vector
 from pdlrecover.recovery.schedule import Guard, Schedule
 
 HEADROOM = 10.0
@@ -45,7 +46,8 @@ class Options:
     open_pairs: bool = False
     """Open the pairs, so that curvature is computed locally."""
     block: int | None = None
-    """k: how many estimated rounds are opened together; None: `SGD_BLOCK` if it applies, else 1."""
+    """k: how many estimated rounds are opened together. None: after plain SGD `SGD_BLOCK`, or with
+    opened pairs all rounds between two exact ones; else 1."""
     metric_epsilon: float = 1e-4
     """Added to √v̂ where the run used Adam."""
     metric_damping: float = 0.5
@@ -58,12 +60,16 @@ class Options:
     def block_for(self, run: Original) -> int:
         """Return k: the user's choice or what suits the run, and what its encoding has room for.
 
-        A direction is k stored sums and pairs whose coefficients add up to k·HEADROOM, say.
+        A direction is k stored sums and pairs whose coefficients add up to k·HEADROOM, say. With
+        opened pairs it is k stored sums, and nothing is multiplied.
         """
-        sgd = isinstance(run.optimizer, SGD) and not run.optimizer.momentum
-        wanted = self.block or (SGD_BLOCK if sgd and not self.open_pairs else 1)
-        room = run.code.coefficient_bound(wanted + 2 * self.schedule.buffer) / (1 + 2 * HEADROOM)
-        if room < 1 and not self.open_pairs:
+        sgd, code = isinstance(run.optimizer, SGD) and not run.optimizer.momentum, run.code
+        if self.open_pairs:
+            wanted = self.block or (self.schedule.period if sgd else 1)
+            return max(1, min(wanted, int(code.coefficient_bound(0) * code.scale)))
+        wanted = self.block or (SGD_BLOCK if sgd else 1)
+        room = code.coefficient_bound(wanted + 2 * self.schedule.buffer) / (1 + 2 * HEADROOM)
+        if room < 1:
             raise PlanError(
                 f"updates of norm up to {run.code.bound:g} leave no room for curvature in the "
                 "encoding; train with a smaller L2 bound, or recover by another method"
@@ -91,8 +97,8 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
             fresh = yield from requests.update(t, model)
             mean = fresh.mean
             guard.learn(mean)
-            if t < rounds - schedule.final and (model != run.models[t]).any():
-                yield from estimator.learn(t, model, fresh)
+            if t < rounds - schedule.final and (v := model - run.models[t]).any():
+                estimator.learn(t, v, fresh)
         model = stepper.step(model, mean)
         yield requests.Stepped(round=t, model=model, exact=exact, fallback=fallback)
     return model
@@ -112,11 +118,9 @@ class _Shared:
     def ready(self) -> bool:
         return bool(self._curvature.rounds)
 
-    def learn(self, t: int, model: Vector, fresh: Sum) -> Asking[None]:
-        self._curvature.add(t, model - self._run.models[t])
+    def learn(self, t: int, displacement: Vector, fresh: Sum | None = None) -> None:
+        self._curvature.add(t, displacement)
         self._block = range(0)
-        return
-        yield  # a generator that asks for nothing: the pair is opened only when it is used
 
     def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         if t not in self._block:
@@ -142,38 +146,109 @@ class _Shared:
 
 
 class _OpenedPairs:
-    """Estimates from opened pairs, and stored sums opened in blocks."""
+    """Estimates from opened pairs; stored sums are opened ahead of their use, many at once.
+
+    A sum that is missing is opened together with those that the schedule needs next. Where the
+    guard changes the schedule, some turn out not to be needed.
+
+    A pair whose two sums have different weights is of different peers, and who was away in one of
+    the two would look like curvature. From then on the pairs stay shared: engines leave absent
+    peers out of both halves of a shared pair.
+    """
 
     def __init__(self, run: Original, options: Options) -> None:
         self._run, self._options = run, options
         self._curvature = OpenedCurvature(size=options.schedule.buffer)
+        self._length = options.block_for(run)
+        self._learned: dict[int, tuple[Vector, Sum]] = {}
+        """By round: pairs whose stored sum is not subtracted yet, the last few."""
+        self._opened: dict[tuple[int, ...], Sum] = {}
+        """Stored sums that were opened and not used yet."""
+        self._latest: dict[int, Vector] = {}
+        """By round: the displacements of the last pairs."""
+        self._shared: _Shared | None = None
+        """What estimates once somebody was away."""
         self._block: range = range(0)
-        self._stored: Sum
+        self._mean: Sum
         self._centre: Vector
 
     @property
     def ready(self) -> bool:
-        return bool(self._curvature.displacements)
+        return bool(self._shared or self._learned or self._curvature.displacements)
 
-    def learn(self, t: int, model: Vector, fresh: Sum) -> Asking[None]:
-        stored = yield from requests.past(t)
-        self._curvature.add(model - self._run.models[t], fresh.values - stored.values)
+    def learn(self, t: int, displacement: Vector, fresh: Sum) -> None:
+        if self._shared:
+            self._shared.learn(t, displacement, fresh)
+            return
+        self._learned[t], self._latest[t] = (displacement, fresh), displacement
+        for kept in (self._learned, self._latest):
+            while len(kept) > self._curvature.size:
+                del kept[min(kept)]
 
     def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
-        if t not in self._block:
-            yield from self._open_block(t)
+        begins = t not in self._block and not self._shared
+        if begins:
+            self._block = self._options.schedule.block(t, self._run.rounds, self._length)
+        if begins or self._learned:
+            yield from self._open(begins)
+            self._add_pairs()
+        if self._shared:
+            mean = yield from self._shared.estimate(t, model, metric)
+            return mean
+        if begins:
+            self._begin_block()
         damping = 1.0 if metric is None else self._options.metric_damping
         product = self._curvature.product(model - self._centre, metric, damping)
         if product is None:
             return None
-        size = len(self._block)
-        return (self._stored.values / size + product) / (self._stored.weight / size)
+        product += self._mean.values
+        product /= self._mean.weight
+        return product
 
-    def _open_block(self, start: int) -> Asking[None]:
-        length = self._options.block_for(self._run)
-        self._block = self._options.schedule.block(start, self._run.rounds, length)
-        self._stored = yield from requests.past(*self._block)
-        total = np.zeros_like(self._run.models[start])
-        for t in self._block:
+    def _open(self, begins: bool) -> Asking[None]:
+        """Open the sums of pairs, and of a block that begins, and with them the next ones."""
+        wanted = [*((b,) for b in self._learned), *([tuple(self._block)] if begins else [])]
+        most = max(1, MOST_NUMBERS // self._run.code.length)
+        while missing := [each for each in wanted if each not in self._opened]:
+            ahead = [each for each in self._ahead() if each not in self._opened]
+            group = [*missing, *ahead][:most]
+            sums = yield from requests.past_blocks(*group)
+            self._opened.update(zip(group, sums, strict=True))
+
+    def _ahead(self) -> Iterator[tuple[int, ...]]:
+        """Yield what the schedule needs after this block, in order: pairs, and the next block."""
+        schedule, rounds, t = self._options.schedule, self._run.rounds, self._block.stop
+        pairs: list[tuple[int, ...]] = []
+        while t < rounds:
+            if schedule.is_exact(t, rounds):
+                pairs = [*pairs, (t,)][-schedule.buffer :]
+                t += 1
+                continue
+            block = schedule.block(t, rounds, self._length)
+            yield from (*pairs, tuple(block))
+            pairs, t = [], block.stop
+
+    def _add_pairs(self) -> None:
+        for b, (displacement, fresh) in self._learned.items():
+            stored = self._opened.pop((b,))
+            if stored.weight != fresh.weight:
+                self._share()
+                break
+            self._curvature.add(displacement, fresh.values - stored.values)
+        self._learned = {}
+
+    def _share(self) -> None:
+        """Go on with shared pairs, and what is known of the last ones."""
+        self._shared = _Shared(self._run, replace(self._options, open_pairs=False))
+        for b, displacement in self._latest.items():
+            self._shared.learn(b, displacement)
+        self._opened, self._latest = {}, {}
+
+    def _begin_block(self) -> None:
+        """Take the mean stored sum of the block, and the mean model."""
+        total, size = self._run.models[self._block[0]].copy(), len(self._block)
+        for t in self._block[1:]:
             total += self._run.models[t]
-        self._centre = total / len(self._block)
+        self._centre = total / size
+        stored = self._opened.pop(tuple(self._block))
+        self._mean = Sum(values=stored.values / size, weight=stored.weight / size)

@@ -4,10 +4,10 @@ Rules:
 
 - A method is a generator: it yields requests and is sent the answers, and returns the model. It
   never sees a share, a socket or a clock; whatever engine drives it, its text is the same.
-- Each request but `Stepped`, `Continued` and `LastLayer` is one opening. What is opened is always
-  about the *kept* peers, whom the engine knows; only `Removed`, `Head` and an `Individual` of
-  everybody are about the others too. So the list of requests is the list of what was revealed:
-  the ledger.
+- Each request but `Stepped`, `Continued` and `LastLayer` is one opening, `PastBlocks` one for each
+  block. What is opened is always about the *kept* peers, whom the engine knows; only `Removed`,
+  `Head` and an `Individual` of everybody are about the others too. So the list of requests is the
+  list of what was revealed: the ledger.
 - `Individual` and `Loss` are what private methods never ask for. Rivals do, and a private engine
   refuses them. `Head` it refuses too: those are sums, which could be dealt and opened like updates,
   but they are far longer than an update and have another bound, and no engine here encodes them.
@@ -29,6 +29,9 @@ from pdlrecover.field import FixedPoint
 from pdlrecover.layers import Layer
 
 T = TypeVar("T")
+MOST_NUMBERS = 1 << 19
+"""`PastBlocks` asks for at most so many numbers, unless a single block has more. That is 4 MB; what
+peers send each other is as much over the packing, and must arrive within a message's deadline."""
 Vector = NDArray[np.float64]
 """Public real numbers: a model, a direction."""
 Whose = Literal["kept", "removed", "all"]
@@ -80,6 +83,13 @@ class Past:
     """The sum of the kept peers' stored updates over a block of rounds. Answer: `Sum`."""
 
     rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PastBlocks:
+    """The same of several blocks, each by itself and all at once. Answer: a tuple of `Sum`."""
+
+    blocks: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -193,7 +203,7 @@ class Continued:
     why: str
 
 
-_OfSums = Update | Past | Dots | Direction | Removed | Evaluation
+_OfSums = Update | Past | PastBlocks | Dots | Direction | Removed | Evaluation
 Request = _OfSums | Individual | Loss | LastLayer | Head | Stepped | Continued
 Asking = Generator[Request, Any, T]
 """What makes requests, is sent the answers, and returns a T."""
@@ -334,6 +344,12 @@ def update(
 def past(*rounds: int) -> Asking[Sum]:
     """Ask for stored sums, added up over the rounds."""
     answer: Sum = yield Past(rounds=rounds)
+    return answer
+
+
+def past_blocks(*blocks: tuple[int, ...]) -> Asking[tuple[Sum, ...]]:
+    """Ask for the stored sums of several blocks of rounds at once."""
+    answer: tuple[Sum, ...] = yield PastBlocks(blocks=blocks)
     return answer
 
 

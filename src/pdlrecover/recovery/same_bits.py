@@ -7,7 +7,7 @@ the length only; and the few small systems of equations are solved in plain Pyth
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pdlrecover.recovery.requests import Vector
 
@@ -35,7 +35,7 @@ def norm(x: Vector) -> float:
     return math.sqrt(dot(x, x))
 
 
-def dots(rows: Vector, x: Vector) -> list[float]:
+def dots(rows: Iterable[Vector], x: Vector) -> list[float]:
     """Return rowᵀx for every row."""
     return [dot(row, x) for row in rows]
 

@@ -4,7 +4,7 @@ import hashlib
 import heapq
 import itertools
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import small
@@ -37,6 +37,7 @@ SETTINGS = methods.Settings(
     options=Options(schedule=Schedule(preparation=3, period=5, final=2, buffer=2)), batch_size=4
 )
 KEYS = new_keyrings(8)
+OPENED_PAIRS = replace(SETTINGS, options=replace(SETTINGS.options, open_pairs=True))
 BATCH, SEED, SIZES = 4, 5, [12 + peer for peer in range(8)]
 
 
@@ -233,9 +234,20 @@ class Setup:
         driver = self.driver(peer, context, methods.start(method, run, settings), history)
         return RunSession(driver, self.stores[peer])
 
-    def recover(self, trained, removed, wire=None, method="pdlrecover", run=True, **arguments):
+    def recover(
+        self,
+        trained,
+        removed,
+        wire=None,
+        method="pdlrecover",
+        run=True,
+        settings=SETTINGS,
+        **arguments,
+    ):
         kept = [p for p in range(self.peers) if p not in removed]
-        sessions = {p: self.recoverer(p, trained.sessions[p], removed, method) for p in kept}
+        sessions = {
+            p: self.recoverer(p, trained.sessions[p], removed, method, settings) for p in kept
+        }
         network = Network(wire or Wire(), sessions)
         return network.run(**arguments) if run else network
 

@@ -105,8 +105,8 @@ class Config:
     open_pairs: bool = False
     """Open the curvature pairs, so that curvature is computed locally."""
     block: int | None = None
-    """k: how many estimated rounds are opened as one sum; by default 5 after plain SGD with shared
-    pairs, else 1."""
+    """k: how many estimated rounds are opened as one sum; by default 1, and after plain SGD 5, or
+    with opened pairs all between two exact rounds."""
     accelerated_rounds: int = 25
     """Rounds of accelerated retraining."""
     fresh_start: bool = False

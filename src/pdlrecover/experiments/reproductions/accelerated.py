@@ -2,8 +2,8 @@
 
 With seeds that nothing was tuned or looked at on. Four questions, a table each:
 
-1. After which originals and attacks does it keep the promises? Attacks after SGD are those in which
-   the kept peers' own part differs: all others are removed as honest leavers are.
+1. After which originals and attacks does it keep the promises? After SGD there is a backdoor only:
+   what the kept peers compute does not depend on what the removed ones did.
 2. Does orthogonalising amplify minorities? A few attackers stay undetected.
 3. Does it hold for other models, partitions and minibatches?
 4. What do local steps buy? Rounds against gradients.
@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from pdlrecover.adversary import WAITING
 from pdlrecover.experiments.analysis.promises import holds, word
 from pdlrecover.experiments.analysis.results import Results, number, work
 from pdlrecover.experiments.experiment.config import Config
@@ -78,7 +77,7 @@ TABLES: dict[str, list[Case]] = {
     "After every original and attack": [
         *_after("adam", ALL),
         *_after("muon", ALL),
-        *_after("sgd", (*EASY, WAITING)),
+        *_after("sgd", EASY[:1]),
     ],
     "With a few attackers undetected": [
         _adam(f"{count} undetected", undetected=count) for count in UNDETECTED

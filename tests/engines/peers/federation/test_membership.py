@@ -72,7 +72,7 @@ def test_a_file_may_leave_out_what_has_a_default(tmp_path):
     shape=st.lists(st.integers(1, 1000), min_size=1, max_size=4),
     optimizer=st.sampled_from(["sgd", "momentum", "adam"]),
     block=st.none() | st.integers(1, 9),
-    open_pairs=st.booleans(),
+    open_pairs=st.none() | st.booleans(),
 )
 def test_every_plan_survives_the_file(
     rounds, rate, bound, seed, shape, optimizer, block, open_pairs
@@ -122,6 +122,26 @@ def test_the_plan_says_how_to_compute():
     assert HEART.recovery.options(80).schedule.final == 10
 
 
+@pytest.mark.parametrize(("said", "open_pairs"), [(None, True), (True, True), (False, False)])
+def test_pairs_are_opened_unless_differencing_is_accepted_or_the_file_says_otherwise(
+    said, open_pairs
+):
+    recovery = Recovery(open_pairs=said)
+    again = Recovery.from_line(recovery.as_line())
+    assert again.settings(HEART.training).options.open_pairs is open_pairs
+    accepted = again.settings(HEART.training, accept_differencing=True)
+    assert accepted.options.open_pairs is bool(said)
+
+
+def test_a_removal_that_was_proposed_before_pairs_were_opened_by_default_keeps_them_shared():
+    line = (
+        '{"block": null, "buffer": 4, "final": null, "open_pairs": false, "period": 30, '
+        '"preparation": null}'
+    )
+    settings = Recovery.from_line(line).settings(HEART.training)
+    assert not settings.options.open_pairs
+
+
 def test_training_by_muon_knows_the_layers_of_the_model():
     training = replace(HEART.training, optimizer="muon", learning_rate=0.04, rounds=50)
     layers = (Layer(start=0, rows=2, columns=3),)
@@ -157,9 +177,9 @@ def test_training_by_muon_knows_the_layers_of_the_model():
         ("fraction_bits = 20", "fraction_bits = 60", "from 1 to 40"),
         ("seed = 0", "seed = -1", "training.seed must be at least 0"),
         (
-            "open_pairs = false",
+            "# open_pairs =",
             "open_pairs = 0",
-            "recovery.open_pairs must be true or false, got 0",
+            "recovery.open_pairs must be true or false or left out, got 0",
         ),
         ("block = 3", "block = 0", "recovery: block must be at least 1"),
         ("min_removed = 2", "min_removed = 0", "recovery.min_removed must be at least 1"),

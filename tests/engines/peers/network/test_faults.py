@@ -162,12 +162,28 @@ def test_a_training_survives_kills_at_every_step_of_a_round(settled, tmp_path):
         assert fallen <= {*told[step + 1], *told[step + 2]}, "who came back takes part again"
 
 
-def test_a_recovery_survives_kills_at_every_step(settled, tmp_path):
+SHARED_STAGES = [  # step 1, 2: updates; 3, 4: dot products; 5: a direction; 6: an update
+    {4: BEFORE_DEALING, 2: BEFORE_RECEIPT},
+    {4: HALF_DEALT, 2: WRITING},
+    {None: BEFORE_PROPOSING, 4: WRITTEN},
+    {1: BEFORE_OPENING_STORED},
+    {None: HALF_PROPOSED, 2: BEFORE_OPENING},
+]
+OPENED_STAGES = [  # step 1, 2: updates; 3: many stored sums; 4: an update
+    {2: BEFORE_OPENING},
+    {1: BEFORE_OPENING_STORED},
+    {None: HALF_PROPOSED, 4: WRITTEN},
+]
+
+
+@pytest.mark.parametrize(("open_pairs", "stages"), [(False, SHARED_STAGES), (True, OPENED_STAGES)])
+def test_a_recovery_survives_kills_at_every_step(settled, tmp_path, open_pairs, stages):
     """Who was away for an update has no share of its pair, so in 1 and 2 the same two are."""
     place = settled(
         peers=6,
         tolerance=Tolerance(colluders=1, dropouts=3),
         training=whole_peers.training(6),
+        recovery=replace(whole_peers.RECOVERY, open_pairs=open_pairs),
         deadlines=HASTY,
     )
     place.wait(place.have(place.everybody, "trained.json"))
@@ -175,13 +191,6 @@ def test_a_recovery_survives_kills_at_every_step(settled, tmp_path):
     name = place.remove((5,), by=(0, 1, 2, 3))
     place.kill(5, signal.SIGTERM)
     kept = range(5)
-    stages = [  # step 1, 2: updates; 3, 4: dot products; 5: a direction; 6: an update
-        {4: BEFORE_DEALING, 2: BEFORE_RECEIPT},
-        {4: HALF_DEALT, 2: WRITING},
-        {None: BEFORE_PROPOSING, 4: WRITTEN},
-        {1: BEFORE_OPENING_STORED},
-        {None: HALF_PROPOSED, 2: BEFORE_OPENING},
-    ]
     for mishaps in stages:
         fall(place, "recovery", mishaps)
     place.mishap(WRITING_MODEL, run="recovery", me=2)

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,7 +49,10 @@ def all_have(folders, pattern):
 
 
 @pytest.mark.slow
-def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
+@pytest.mark.parametrize("accepted", [False, True])
+def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path, accepted):
+    """Where differencing is accepted pairs stay shared, and else they are opened."""
+
     async def story():
         folders, peers, tasks = await open_peers(tmp_path)
         with pytest.raises(PlanError, match="no peer is running"):
@@ -60,7 +64,7 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         refused = await ask(folders[0] / "control", alone)
         assert "would reveal its updates" in refused["error"]
         removal = {**alone, "removed": ["elm", "birch"], "reason": "malicious"}
-        removal["method"] = "pdlrecover"
+        removal |= {"method": "pdlrecover", "accept_differencing": accepted}
         proposed = await ask(folders[0] / "control", removal)
         assert proposed["outcome"] is None
         name = proposed["removal"]
@@ -88,9 +92,10 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path):
         np.testing.assert_array_equal(trained, expected)
         told = whole_peers.status(folder)
         assert not told["blames"]
-    expected = simulation.recover(
-        (1, 3), "pdlrecover", reason="malicious", settings=whole_peers.SETTINGS
-    )
+    options = whole_peers.RECOVERY.options(whole_peers.ROUNDS, accept_differencing=accepted)
+    settings = replace(whole_peers.SETTINGS, options=options)
+    expected = simulation.recover((1, 3), "pdlrecover", reason="malicious", settings=settings)
+    assert ("dot products" in expected.ledger.openings) is accepted
     logs = set()
     for folder in kept:
         recovered = whole_peers.weights(folder / f"recovered-{name[:16]}.safetensors")

@@ -15,7 +15,7 @@ from cheats import (
     rows_of,
     with_dealer,
 )
-from wire import FEDERATION, KEYS, TRAINING, Setup, Wire, same_models
+from wire import FEDERATION, KEYS, OPENED_PAIRS, TRAINING, Setup, Wire, same_models
 
 from pdlrecover.engines.peers.identity.keyring import Signers
 from pdlrecover.engines.peers.protocol import codec, evidence
@@ -85,6 +85,37 @@ def test_a_wrong_sub_secret_is_found_and_its_sender_named(honest):
     np.testing.assert_array_equal(same_models(network, HONEST), honest)
     assert blamed_for(network, "wrong sub-secret")
     assert network.blamed() == {CHEAT}
+
+
+@pytest.mark.parametrize(("place", "named"), [(0, set()), (-1, {CHEAT})])
+def test_a_lie_about_one_of_many_stored_sums_is_found_and_its_sender_named(place, named):
+    """The first number says that its sender has the first sum; the last one is of the last sum.
+
+    Who says that it does not have a sum is left out of that opening.
+    """
+    setup = Setup(PEERS, TOLERANCE)
+    network, simulation = setup.train(rounds=14), setup.simulation(14)
+    single = setup.scheme.quorums.blocks(setup.contribution(0).code.length)
+    lies = []
+
+    def change(recipient, data):
+        body = codec.decode(data).body
+        if len(body.values) == single:
+            return [(CHEAT, data)]
+        values = body.values.copy()
+        values[place] = (values[place] + 1) % F61.modulus
+        lies.append(recipient)
+        return [(CHEAT, resigned(data, CHEAT, replace(body, values=values)))]
+
+    lied = setup.recover(
+        network, (0,), cheating(m.SubSecret, change), settings=OPENED_PAIRS, until=500
+    )
+    expected = simulation.recover(
+        (0,), "pdlrecover", reason="malicious", settings=OPENED_PAIRS, accept_differencing=True
+    )
+    np.testing.assert_array_equal(same_models(lied), expected.weights)
+    assert lies
+    assert lied.blamed() == named
 
 
 def test_a_sub_secret_of_the_wrong_size_is_refused(honest):

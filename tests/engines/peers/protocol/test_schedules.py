@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from wire import KEYS, TRAINING, Setup, Wire, same_models
+from wire import KEYS, OPENED_PAIRS, SETTINGS, TRAINING, Setup, Wire, same_models
 
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.protocol import codec
@@ -95,9 +95,10 @@ def trained_once():
     victims=st.lists(st.integers(0, 4), min_size=1, max_size=2, unique=True),
     times=st.lists(st.floats(0.0, 8.0), min_size=2, max_size=2),
     away=st.floats(0.1, 30.0),
+    how=st.sampled_from([SETTINGS, OPENED_PAIRS]),
 )
 def test_a_recovery_with_losses_and_crashes_comes_to_one_model(
-    seed, loss, double, victims, times, away
+    seed, loss, double, victims, times, away, how
 ):
     """Peer 5 is removed: stored sums, dot products, directions and fresh sums, and catching up.
 
@@ -108,9 +109,10 @@ def test_a_recovery_with_losses_and_crashes_comes_to_one_model(
     setup = Setup(6, SPARE, patient)
     setup.stores = copy.deepcopy(before.stores)
     wire = Wire(seed=seed, loss=loss, double=double, spread=0.05)
-    network = setup.recover(trained, (5,), wire, run=False)
+    network = setup.recover(trained, (5,), wire, run=False, settings=how)
     for victim, moment in zip(victims, times, strict=False):
-        again = functools.partial(setup.recoverer, victim, trained.sessions[victim], (5,))
+        known = trained.sessions[victim]
+        again = functools.partial(setup.recoverer, victim, known, (5,), settings=how)
         wire.later(moment, lambda v=victim, a=again: network.crash(v, a()))
         wire.later(moment + away, lambda v=victim: network.start(v))
     network.run(
@@ -276,20 +278,23 @@ def test_without_a_quorum_nothing_is_opened_and_it_goes_on_when_peers_return():
 
 
 @pytest.mark.slow
-def test_a_recovery_that_is_killed_half_way_goes_on_where_it_was():
+@pytest.mark.parametrize(("how", "step"), [(SETTINGS, 7), (OPENED_PAIRS, 3), (OPENED_PAIRS, 4)])
+def test_a_recovery_that_is_killed_half_way_goes_on_where_it_was(how, step):
+    """With opened pairs step 3 is the one that opens many sums."""
     setup = Setup(5, TOLERANCE)
     trained = setup.train(rounds=10)
     alone = same_models(setup.recover(trained, (0, 4), method="retrain"))
-    network = setup.recover(trained, (0, 4), run=False)
-    network.run(done=lambda: network.sessions[1].protocol.step >= 7)
+    network = setup.recover(trained, (0, 4), run=False, settings=how)
+    network.run(done=lambda: network.sessions[1].protocol.step >= step)
     for peer in (1, 2, 3):
-        network.crash(peer, setup.recoverer(peer, trained.sessions[peer], (0, 4)))
+        again = setup.recoverer(peer, trained.sessions[peer], (0, 4), settings=how)
+        network.crash(peer, again)
     for peer in (1, 2, 3):
         network.start(peer)
     network.run()
     interrupted = same_models(network)
     fresh = Setup(5, TOLERANCE)
-    straight = same_models(fresh.recover(fresh.train(rounds=10), (0, 4)))
+    straight = same_models(fresh.recover(fresh.train(rounds=10), (0, 4), settings=how))
     np.testing.assert_array_equal(interrupted, straight)
     assert not np.array_equal(interrupted, alone)
 

@@ -1,13 +1,14 @@
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from wire import FEDERATION, SETTINGS, TRAINING, Setup, same_models
+from wire import FEDERATION, OPENED_PAIRS, SETTINGS, TRAINING, Setup, Wire, same_models
 
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.protocol.effects import Note
 from pdlrecover.engines.peers.runs.archive import Archive
-from pdlrecover.engines.peers.runs.driver import _digest, _teachers
+from pdlrecover.engines.peers.runs.driver import Driver, _digest, _teachers
 from pdlrecover.errors import PlanError
 from pdlrecover.history import VaultLayout
 from pdlrecover.recovery.requests import Teacher, Update
@@ -32,12 +33,23 @@ def test_peers_train_the_model_of_the_simulation_to_the_bit(setting):
 
 
 @pytest.mark.parametrize(
-    "method", ["pdlrecover", "retrain", "historical", "auto", "distillation", "rapid-retrain"]
+    ("method", "settings"),
+    [
+        ("pdlrecover", SETTINGS),
+        ("pdlrecover:block=1", OPENED_PAIRS),
+        ("pdlrecover:block=2", OPENED_PAIRS),
+        ("pdlrecover:buffer=1", OPENED_PAIRS),
+        ("retrain", SETTINGS),
+        ("historical", SETTINGS),
+        ("auto", SETTINGS),
+        ("distillation", SETTINGS),
+        ("rapid-retrain", SETTINGS),
+    ],
 )
-def test_every_method_recovers_the_model_of_the_simulation_to_the_bit(setting, method):
+def test_every_method_recovers_the_model_of_the_simulation_to_the_bit(setting, method, settings):
     setup, network, simulation = setting
-    recovered = setup.recover(network, (1, 4), method=method)
-    expected = simulation.recover((1, 4), method, reason="malicious", settings=SETTINGS)
+    recovered = setup.recover(network, (1, 4), method=method, settings=settings)
+    expected = simulation.recover((1, 4), method, reason="malicious", settings=settings)
     np.testing.assert_array_equal(same_models(recovered), expected.weights)
     assert not recovered.blames
     ours = recovered.sessions[0].driver.ledger.record()
@@ -56,6 +68,88 @@ def test_a_recovery_that_too_few_have_the_shares_for_says_whom_it_waits_for(sett
     recovering.run(until=20.0)
     assert not any(p.finished for p in recovering.sessions.values())
     assert any("waits for sub-secrets of peer 2, peer 3" in text for text in said)
+
+
+def test_opened_pairs_take_one_step_besides_the_exact_rounds(setting):
+    setup, network, _ = setting
+    recovered = setup.recover(network, (1, 4), settings=OPENED_PAIRS, method="pdlrecover:final=3")
+    driver, log = recovered.sessions[0].driver, setup.stores[0].log(named_run(recovered))
+    dealt = [bool(entry.dealers) for entry in log]
+    assert dealt.count(False) - driver.participation.from_history == 1
+    assert dealt.count(True) == driver.ledger.exact_rounds - driver.participation.from_history
+    opened = driver.participation.record(driver.ledger).opened["stored sums"]
+    assert opened.openings == 5  # pairs of rounds 1, 2 and 7; blocks 3 to 6 and 8 to 10
+    assert opened.of == "4 kept peers together"
+
+
+@pytest.mark.parametrize("away", [None, 1, 2])
+def test_sums_of_the_kept_follow_from_those_of_the_removed(away, monkeypatch):
+    """Whichever are opened, also where a removed or a kept peer missed rounds of the training."""
+    models, setup = [], Setup(6, TOLERANCE)
+    wire = Wire()
+    network = setup.train(wire, rounds=ROUNDS, run=False)
+    network.run(done=lambda: network.sessions[0].protocol.step >= 3)
+    wire.cut = set() if away is None else {away}
+    network.run(done=lambda: network.sessions[0].protocol.step >= 8)
+    wire.cut.clear()
+    network.run()
+    for instead in (False, True):
+        monkeypatch.setattr(Driver, "_reads_removed", lambda _, instead=instead: instead)
+        stores, setup.stores = setup.stores, copy.deepcopy(setup.stores)
+        recovered = setup.recover(network, (1,), settings=OPENED_PAIRS)
+        models.append(same_models(recovered))
+        assert not recovered.blames
+        assert recovered.sessions[0].driver.ledger.openings["stored sums"]
+        setup.stores = stores
+    np.testing.assert_array_equal(*models)
+
+
+@pytest.mark.parametrize(("removed", "reads"), [((1, 4), False), ((1,), True)])
+def test_the_shares_of_fewer_dealers_are_read(setting, removed, reads):
+    setup, network, simulation = setting
+    recovered = setup.recover(network, removed, settings=OPENED_PAIRS, method="pdlrecover:period=6")
+    assert recovered.sessions[0].driver._reads_removed() is reads
+    expected = simulation.recover(
+        removed, "pdlrecover:period=6", reason="malicious", settings=OPENED_PAIRS
+    )
+    np.testing.assert_array_equal(same_models(recovered), expected.weights)
+
+
+def named_run(network):
+    return network.sessions[0].protocol.context.run
+
+
+def test_peers_that_lack_shares_of_different_rounds_open_what_they_have(setting):
+    """Peers 2 and 3 each lack a round, and no opening can do without two of four."""
+    setup, network, simulation = setting
+    recovering = setup.recover(
+        network, (0, 5), method="pdlrecover:period=6", settings=OPENED_PAIRS, run=False
+    )
+    for peer, lacked in ((2, 1), (3, 5)):
+        driver = recovering.sessions[peer].driver
+        driver._stored_share = without(driver._stored_share, lacked)
+    recovering.run(until=100.0)
+    expected = simulation.recover(
+        (0, 5), "pdlrecover:period=6", reason="malicious", settings=OPENED_PAIRS
+    )
+    np.testing.assert_array_equal(same_models(recovering), expected.weights)
+    assert not recovering.blames
+
+
+def without(stored_share, lacked):
+    return lambda t, of: None if t == lacked else stored_share(t, of)
+
+
+def test_with_a_peer_away_opened_pairs_give_way_to_shared_ones(setting):
+    setup, network, _ = setting
+    recovering = setup.recover(network, (5,), wire=Wire(cut={3}), settings=OPENED_PAIRS, run=False)
+    recovering.run(done=lambda: all(recovering.sessions[p].finished for p in (0, 1, 2, 4)))
+    same_models(recovering, [0, 1, 2, 4])
+    driver = recovering.sessions[0].driver
+    assert driver.ledger.openings["directions"]
+    assert driver.ledger.exact_rounds == SETTINGS.options.schedule.exact_rounds(ROUNDS)
+    alone = recovering.sessions[3].driver.model
+    assert alone is None
 
 
 def recorded(tick, said):

@@ -113,9 +113,10 @@ class Recovery:
     buffer: int = 4
     """s: how many pairs of curvature are kept."""
     block: int | None = None
-    """k: how many estimated rounds are opened as one; by default 5 after SGD, else 1."""
-    open_pairs: bool = False
-    """Open the curvature pairs, so that curvature is computed locally."""
+    """k: how many estimated rounds are opened as one; by default 1, and after SGD 5, or all between
+    two exact rounds where pairs are opened."""
+    open_pairs: bool | None = None
+    """Open the curvature pairs, which is faster; by default unless differencing was accepted."""
     min_removed: int = 2
     """Fewer honest leavers than this are not removed; nor are fewer than c + 2, in any case."""
 
@@ -132,15 +133,19 @@ class Recovery:
         """Return the settings in a line."""
         return decode(cls, json.loads(line), MembershipError, where="recovery")
 
-    def settings(self, training: Training) -> Settings:
-        """Return what recovery methods are given after this training; they start afresh."""
+    def settings(self, training: Training, *, accept_differencing: bool = False) -> Settings:
+        """Return what recovery methods are given after this training; they start afresh.
+
+        A removal that was proposed without accepting differencing is judged as if every stored sum
+        of the kept peers were open, so their pairs may be. Where it was accepted, they stay shared.
+        """
         return Settings(
-            options=self.options(training.rounds),
+            options=self.options(training.rounds, accept_differencing=accept_differencing),
             accelerated=AcceleratedOptions(start=FRESH),
             batch_size=training.batch_size,
         )
 
-    def options(self, rounds: int) -> Options:
+    def options(self, rounds: int, *, accept_differencing: bool = False) -> Options:
         """Return how PDLRecover runs after this number of training rounds."""
         short = max(2, min(25, rounds // 8))
         try:
@@ -151,7 +156,8 @@ class Recovery:
                 buffer=self.buffer,
             )
             schedule.check(rounds)
-            return Options(schedule=schedule, open_pairs=self.open_pairs, block=self.block)
+            opens = not accept_differencing if self.open_pairs is None else self.open_pairs
+            return Options(schedule=schedule, open_pairs=opens, block=self.block)
         except PDLRecoverError as error:
             raise MembershipError(f"recovery: {error}") from error
 

@@ -1,10 +1,11 @@
 """The arithmetic of a step at one peer: what it deals, its sub-secret, and how these open.
 
-There are four kinds of steps, each a `Task`:
+There are five kinds of steps, each a `Task`:
 
 fresh sums       every peer deals its update; sub-secret: the sum of the settled dealers' shares
 evaluations      the same with three numbers, whose shares are not kept
-stored sums      nothing is dealt; sub-secret: a combination of stored shares
+stored sum       nothing is dealt; sub-secret: a combination of stored shares
+stored sums      the same of several sums at once; sub-secret: which of them it has, and these
 dot products     every peer deals zero masks; sub-secret: its masked products
 """
 
@@ -126,6 +127,70 @@ class StoredSum(SumTask):
     def sub_secret(self, rows: dict[int, Elements]) -> Elements | None:
         """Combine the stored shares."""
         return self.share()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredSums:
+    """Open several sums of what is stored, each from those peers that have all of its shares.
+
+    A sub-secret begins with a 1 for each sum that its sender has the share of, and a 0 for each
+    other; then come the shares of all sums, zeros for those that it lacks.
+    """
+
+    scheme: Scheme
+    length: int
+    round: int
+    asked: bytes
+    count: int
+    """How many sums there are."""
+    shares: Callable[[], Sequence[Elements | None]]
+    """This peer's share of each sum; None if it lacks a part of it."""
+    kind: None = None
+    least_dealers: int = 0
+
+    @property
+    def size(self) -> int:
+        """For each sum a flag, and one element for each block."""
+        return self.count * (1 + self.scheme.quorums.blocks(self.length))
+
+    def deal(self, binding: bytes, seed: bytes) -> Dealt:
+        """Raise: there is nothing to deal."""
+        raise MessageError("nothing is dealt where stored sums are opened")
+
+    def sub_secret(self, rows: dict[int, Elements]) -> Elements | None:
+        """Put together what this peer has."""
+        values = np.zeros(self.size, dtype=np.int64)
+        has, parts = self._parts(values)
+        for i, share in enumerate(self.shares()):
+            if share is not None:
+                has[i], parts[i] = 1, share
+        return values if has.any() else None
+
+    def open(self, parts: dict[int, Elements]) -> Opened | None:
+        """Open all sums, those that the same peers have together."""
+        split = {peer: self._parts(values) for peer, values in parts.items()}
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for i in range(self.count):
+            having = tuple(sorted(peer for peer, (has, _) in split.items() if has[i] == 1))
+            groups.setdefault(having, []).append(i)
+        opened = np.empty((self.count, self.length), dtype=np.int64)
+        liars: set[int] = set()
+        degree = self.scheme.quorums.vector_degree
+        for having, places in sorted(groups.items(), key=lambda group: len(group[0])):
+            stacks = {peer: split[peer][1][places] for peer in having}
+            found = _opened(self.scheme, degree, stacks, self._open_stack)
+            if found is None:
+                return None
+            opened[places] = found[0]
+            liars.update(found[1])
+        return opened.reshape(-1), tuple(sorted(liars))
+
+    def _parts(self, values: Elements) -> tuple[Elements, Elements]:
+        """Return the flags in a sub-secret, and the shares, one a row."""
+        return values[: self.count], values[self.count :].reshape(self.count, -1)
+
+    def _open_stack(self, peers: tuple[int, ...], values: Elements) -> Opening:
+        return open_vector(self.scheme, Shares(peers=peers, values=values, length=self.length))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

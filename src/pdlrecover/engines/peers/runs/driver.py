@@ -10,12 +10,17 @@ Rules:
   run ends. A pair is over those that dealt in both of its rounds; of fewer than c + 2 it is as if
   it were zero: nothing of it is opened, and rounds that would need it are exact ones. Where pairs
   are opened (`open_pairs`, delta-grad), the method subtracts two sums by itself, each over those
-  that dealt in it: there who was away in one of the two is not left out of the other.
+  that dealt in it: there who was away in one of the two is not left out of the other (see
+  `pdlrecover`, which then goes on with shared pairs).
 - A recovery that asks for updates at a model and round of the training itself, as every one does at
   the start, is answered from the stored sum: nobody's update is opened twice, in two sums. That
   lasts until the two models part: after the first round in which a removed peer dealt. For the
   same reason a recovery does not evaluate such a model, but for the original that it asks for.
-- A peer that lacks a share that a step needs does not answer in it.
+- Many stored sums at once are read off the disk of every peer. Where fewer are removed than kept,
+  the removed peers' sums are opened instead, and taken out of the sums over all that the training
+  opened: with these public, either tells the other.
+- A peer that lacks a share that a step needs does not answer in it; where several sums are opened
+  at once, it answers for the others.
 """
 
 import hashlib
@@ -30,7 +35,13 @@ from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.messages import LogEntry
 from pdlrecover.engines.peers.protocol.run_context import RunContext
-from pdlrecover.engines.peers.protocol.tasks import FreshSum, MaskedDots, StoredSum, Task
+from pdlrecover.engines.peers.protocol.tasks import (
+    FreshSum,
+    MaskedDots,
+    StoredSum,
+    StoredSums,
+    Task,
+)
 from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
 from pdlrecover.engines.traffic import Traffic
@@ -105,7 +116,7 @@ class Driver:
     @property
     def longest(self) -> int:
         """How many numbers a step opens at most, but for a few dot products."""
-        return self._code.length
+        return max(self._code.length, r.MOST_NUMBERS)
 
     def start(self) -> Task | None:
         """Return the first step's task."""
@@ -160,6 +171,8 @@ class Driver:
             case r.Past(rounds=rounds):
                 self._check_stored(rounds, "stored sums")
                 return self._stored(rounds, "past", set(self.context.peers))
+            case r.PastBlocks(blocks=blocks):
+                return self._past_blocks(blocks)
             case r.Removed(rounds=rounds):
                 everybody = set(range(self.context.scheme.quorums.peers))
                 return self._stored(rounds, "removed", everybody - set(self.context.peers))
@@ -230,10 +243,52 @@ class Driver:
         return np.array_equal(self._history.model(request.round), request.at)
 
     def _stored(self, rounds: tuple[int, ...], name: str, of: set[int]) -> Task:
-        return self._opening(
-            _digest(name, rounds),
-            lambda: self._combined([self._stored_share(t, of) for t in rounds], [1] * len(rounds)),
+        return self._opening(_digest(name, rounds), lambda: self._stored_total(rounds, of))
+
+    def _past_blocks(self, blocks: tuple[tuple[int, ...], ...]) -> Task:
+        for rounds in blocks:
+            self._check_stored(rounds, "stored sums")
+        kept, count, instead = set(self.context.peers), len(blocks), self._reads_removed()
+        of = set(range(self.context.scheme.quorums.peers)) - kept if instead else kept
+
+        def decode(opened: Integers) -> tuple[r.Sum, ...]:
+            sums = opened.reshape(count, -1)
+            if instead:
+                sums = np.stack([self._trained(rounds) for rounds in blocks]) - sums
+            return tuple(encoding.decode_sum(self._code, each) for each in sums)
+
+        def share(rounds: Sequence[int]) -> Elements | None:
+            dealt = [t for t in rounds if self._dealers(t) & of]
+            nothing = np.zeros(
+                self.context.scheme.quorums.blocks(self._code.length), dtype=np.int64
+            )
+            return self._stored_total(dealt, of) if dealt else nothing
+
+        self._decode = decode
+        numbers = [n for rounds in blocks for n in (len(rounds), *rounds)]
+        return StoredSums(
+            scheme=self.context.scheme,
+            length=self._code.length,
+            round=self.round,
+            asked=_digest("past blocks", [instead, *numbers]),
+            count=count,
+            shares=lambda: [share(rounds) for rounds in blocks],
         )
+
+    def _reads_removed(self) -> bool:
+        """Say whether removed peers' shares and a round's sum are less to read than kept peers'.
+
+        A sum is as large as the shares of so many dealers as a block has secrets.
+        """
+        quorums, kept = self.context.scheme.quorums, len(self.context.peers)
+        return quorums.peers - kept + quorums.packing < kept
+
+    def _trained(self, rounds: Sequence[int]) -> Integers:
+        """Return what the training opened in these rounds, added up."""
+        total = np.zeros(self._code.length, dtype=np.int64)
+        for t in rounds:
+            total += self._past.opened(t)
+        return total
 
     def _direction(self, request: r.Direction) -> Task:
         self._check_stored(request.rounds, "directions")
@@ -292,6 +347,10 @@ class Driver:
         if len(found) < len(shares):
             return None
         return F61.combine(coefficients, found)
+
+    def _stored_total(self, rounds: Sequence[int], of: set[int]) -> Elements | None:
+        """Return this peer's share of the stored sums of these rounds, added up."""
+        return self._combined([self._stored_share(t, of) for t in rounds], [1] * len(rounds))
 
     def _dealers(self, t: int) -> set[int]:
         """Return who dealt in a round of the training run."""

@@ -115,7 +115,9 @@ class RunFactory:
     def recoverer(self, removal: Removal) -> RunSession:
         """Return this peer's part in the recovery that a removal asks for."""
         proposal = removal.proposal
-        settings = Recovery.from_line(proposal.settings).settings(self.membership.training)
+        settings = Recovery.from_line(proposal.settings).settings(
+            self.membership.training, accept_differencing=proposal.accept_differencing
+        )
         afresh = methods.starts_afresh(proposal.method, settings)
         models = self.history.models
         if not afresh and not self.history.finished:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import overload
 
 from pdlrecover.engines.peers.protocol.contracts import Store
-from pdlrecover.field import Elements
+from pdlrecover.field import Elements, Integers
 from pdlrecover.recovery.evaluation import EvaluationTerms
 from pdlrecover.recovery.requests import Vector
 
@@ -56,6 +56,10 @@ class TrainingRounds:
     def dealers(self, t: int) -> tuple[int, ...]:
         """Return who dealt in round t."""
         return self._store.dealers(self.run, self._step(t))
+
+    def opened(self, t: int) -> Integers:
+        """Return the sum that was opened in round t."""
+        return self._store.log(self.run)[self._step(t)].values
 
     def shares(self, t: int, dealers: Sequence[int]) -> Elements | None:
         """Return the sum of this peer's shares of these dealers in round t; None if one is gone."""
