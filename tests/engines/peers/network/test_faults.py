@@ -172,7 +172,7 @@ SHARED_STAGES = [  # step 1, 2: updates; 3, 4: dot products; 5: a direction; 6: 
 OPENED_STAGES = [  # step 1, 2: updates; 3: many stored sums; 4: an update
     {2: BEFORE_OPENING},
     {1: BEFORE_OPENING_STORED},
-    {None: HALF_PROPOSED, 4: WRITTEN},
+    {None: HALF_PROPOSED, 2: WRITTEN},
 ]
 
 
