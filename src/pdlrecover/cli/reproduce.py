@@ -27,7 +27,7 @@ from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED, Result
 from pdlrecover.experiments.report.document import Document, Table
 from pdlrecover.experiments.report.html import write_report
-from pdlrecover.experiments.reproductions import REPRODUCTIONS
+from pdlrecover.experiments.reproductions import REPRODUCTIONS, document_of_records
 from pdlrecover.experiments.reproductions.scale import FULL, QUICK, Scale
 from pdlrecover.files import make_folder, read_json, write_json
 
@@ -133,14 +133,16 @@ def _taken(configs: Sequence[Config], recorded: Recorded) -> str:
 def _write_documents(
     cells: dict[str, list[Config]], scale: Scale, records: Recorded, folder: Path, console: Console
 ) -> None:
-    """Write the documents whose runs are all recorded; raise for the others, naming what lacks."""
+    """Write documents of what is recorded; raise for those of which that is too little."""
     made, missing = [], []
     for name, some in cells.items():
-        found = [result for config in some if (result := records.joined(config)) is not None]
-        if some and len(found) == len(some):
-            made.append(_documented(name, scale, found, folder))
-        else:
+        path = folder / f"{name}.json"
+        found = document_of_records(REPRODUCTIONS[name], scale, records, _earlier(path))
+        if found is None:
             missing.append(f"{name} ({lacking(some, records) or 'it is computed, not recorded'})")
+            continue
+        write_json(path, found.record(), RecordError, indent=1)
+        made.append(found)
     _show(made, folder, console)
     if missing:
         raise PlanError(f"not written, because runs are not recorded: {'; '.join(missing)}")

@@ -13,36 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from pdlrecover.experiments.analysis.results import Results, origin
-from pdlrecover.experiments.batch.recorded import Recorded, lacking
-from pdlrecover.experiments.batch.run_numbers import identity_of, read_runs, rounded
+from pdlrecover.experiments.batch.recorded import Recorded
+from pdlrecover.experiments.batch.run_numbers import identity_of, read_runs
 from pdlrecover.experiments.report.document import Document
-from pdlrecover.experiments.reproductions import REPRODUCTIONS
+from pdlrecover.experiments.reproductions import REPRODUCTIONS, document_of_records
 from pdlrecover.experiments.reproductions.scale import FULL
 from pdlrecover.experiments.reproductions.theorem1 import BOUND, measure_bound
 
 FOLDER = Path(__file__).parents[3] / "results" / "reproductions"
 RUNS = read_runs(FOLDER / "runs.jsonl")
 RECORDED = Recorded(RUNS)
-STALE = {
-    "table-3",
-    "figure-attack-curves",
-    "figure-leaver-curves",
-    "attacks",
-    "frontier",
-    "suspects",
-    "settings",
-    "ledger",
-    "tuning",
-}
-"""Documents of earlier methods, which wait for runs of the present ones. To be emptied: a test
-fails when one of them could be written."""
 COMPUTED = {"bound"}
 """Made of no runs."""
 TIED = [
-    name
-    for name in REPRODUCTIONS
-    if (FOLDER / f"{name}.json").exists() and name not in STALE | COMPUTED
+    name for name in REPRODUCTIONS if (FOLDER / f"{name}.json").exists() and name not in COMPUTED
 ]
 
 
@@ -52,27 +36,17 @@ def committed(name):
 
 def remade(name, recorded=RECORDED, earlier=None):
     """Return a document as it follows from recorded runs, with the earlier one's curves."""
-    one = REPRODUCTIONS[name]
-    results = Results(rounded(recorded.joined(config)) for config in one.cells(FULL))
-    document = one.document(FULL, results, earlier or committed(name))
-    return replace(document, note=document.note or origin(results))
+    return document_of_records(REPRODUCTIONS[name], FULL, recorded, earlier or committed(name))
 
 
 @pytest.mark.parametrize("name", TIED)
 def test_a_document_is_what_follows_from_the_recorded_runs(name):
-    assert lacking(REPRODUCTIONS[name].cells(FULL), RECORDED) == ""
     found = json.loads((FOLDER / f"{name}.json").read_text())
     assert json.loads(json.dumps(remade(name).record())) == found
 
 
-def test_only_documents_that_wait_for_runs_are_not_tied():
-    waiting = {
-        name
-        for name, one in REPRODUCTIONS.items()
-        if (FOLDER / f"{name}.json").exists() and lacking(one.cells(FULL), RECORDED)
-    }
-    assert waiting == STALE, "write it: pdlrecover reproduce NAME --documents"
-    assert {path.stem for path in FOLDER.glob("*.json")} <= set(REPRODUCTIONS)
+def test_every_committed_document_is_tied_to_runs_or_computed():
+    assert {path.stem for path in FOLDER.glob("*.json")} == {*TIED, *COMPUTED}
 
 
 def test_no_run_is_recorded_twice():

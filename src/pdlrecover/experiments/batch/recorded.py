@@ -27,6 +27,7 @@ from pdlrecover.experiments.experiment.result import (
     Result,
 )
 from pdlrecover.experiments.experiment.run import needs_original
+from pdlrecover.recovery.methods import REFERENCE
 
 NAMED = 4
 """How many of the methods that are missing are named."""
@@ -70,6 +71,14 @@ class Recorded:
         methods = tuple(name for name in names if name != POISONED)
         original = POISONED in names or needs_original(methods)
         return Cell(config=replace(config, methods=methods), original=original) if names else None
+
+    def known(self, config: Config) -> Result | None:
+        """Return what is recorded of a run; None without the original or retraining."""
+        gone = set(self.missing(config))
+        if gone & {POISONED, REFERENCE}:
+            return None
+        methods = tuple(name for name in config.methods if name not in gone)
+        return self.joined(replace(config, methods=methods))
 
     def joined(self, config: Config, found: Result | None = None) -> Result | None:
         """Return a run's result of what is recorded and what was found; None if a part lacks."""

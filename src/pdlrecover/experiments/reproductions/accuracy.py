@@ -28,7 +28,12 @@ def _table_3(draft: Draft, results: Results) -> None:
         draft.summary += [line for name, of in by_dataset.items() for line in _fedrecover(name, of)]
     draft.table(
         f"Every method, {scale.typical} of {scale.peers} peers with a backdoor removed",
-        [_row(name, method, of) for name, of in by_dataset.items() for method in (POISONED, *ALL)],
+        [
+            _row(name, method, of)
+            for name, of in by_dataset.items()
+            for method in (POISONED, *ALL)
+            if of.entries(method)
+        ],
         note="Backdoor success is what the trigger achieves on clean test samples. "
         "Exact rounds: gradients that the kept peers computed, as rounds of all of them; certified "
         f"removal's are over all of a peer's data, the others' over a minibatch. {BLOCKS}",
@@ -93,7 +98,8 @@ def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Rep
             of = results.where(dataset=dataset)
             for rate, label in rates(attack).items():
                 title = f"{dataset}: {label} by round"
-                lines = {m: draft.curve(of, m, rate, title) for m in (POISONED, *methods)}
+                names = [m for m in (POISONED, *methods) if of.entries(m)]
+                lines = {m: draft.curve(of, m, rate, title) for m in names}
                 missing |= dict.fromkeys(m for m, line in lines.items() if line is None)
                 draft.figure(
                     title,

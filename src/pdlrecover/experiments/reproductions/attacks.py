@@ -34,7 +34,7 @@ JUDGED = (*FAST, OURS)
 """The methods that are held against what is allowed, and the rival, a variant of the first."""
 RIVAL = "accelerated-retrain:optimizer=adam"
 RIVAL_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
-"""The rival's rounds after Adam, as shares of the run's; `tuning` has finer steps and other rates."""
+"""The rival's rounds after Adam, as shares of the run's; `tuning` has more of them, and rates."""
 RIVAL_AFTER_SGD = 50
 EASY = ("backdoor", LEAVERS)
 """Run with all seeds after SGD, too, as the tables and curves of the paper are."""

@@ -119,6 +119,7 @@ def _write(draft: Draft, results: Results) -> None:
         )
         if of:
             title = f"{dataset}, {original}, {attack}"
+            methods = tuple(name for name in methods if of.entries(name))
             _draw(draft, title, of, attack, methods)
             what: Row = {"dataset": dataset, "original": original, "removed": attack}
             rows += [what | _row(of, method) for method in methods]

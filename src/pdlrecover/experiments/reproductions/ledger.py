@@ -16,8 +16,9 @@ def _cells(scale: Scale) -> list[Config]:
 def _write(draft: Draft, results: Results) -> None:
     (result,) = results
     config = result.config
-    methods = {method: result.methods[method] for method in ALL if result.methods[method].opened}
-    unknown = [method for method in ALL if method not in methods]
+    known = [method for method in ALL if method in result.methods]
+    methods = {name: result.methods[name] for name in known if result.methods[name].opened}
+    unknown = [method for method in known if method not in methods]
     rows: list[Row] = [
         {
             "method": method,
