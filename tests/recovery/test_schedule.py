@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.schedule import Guard, Schedule
+from pdlrecover.recovery.schedule import Guard, Schedule, usual_phase
 
 
 def test_the_papers_schedule_has_81_exact_rounds_of_1000():
@@ -36,3 +36,8 @@ def test_the_guard_refuses_what_exceeds_twice_the_median():
     assert not guard.accepts(np.array([0.0, 3.01]))
     assert not guard.accepts(np.array([np.nan, 0.0]))
     assert guard.trips == 2
+
+
+def test_the_usual_phases_are_the_papers_in_long_runs_and_an_eighth_of_short_ones():
+    found = {rounds: usual_phase(rounds) for rounds in (8, 60, 120, 200, 400, 800, 1000, 5000)}
+    assert found == {8: 2, 60: 7, 120: 15, 200: 16, 400: 16, 800: 20, 1000: 25, 5000: 25}

@@ -24,6 +24,8 @@ class AutoOptions:
     rounds_after_muon: int = 40
     samples: int = 16
     """A round takes at least this many samples of every peer, in local steps if need be."""
+    local_rate: float = 0.1
+    """The rate of these local steps."""
 
     def plan(self, run: Original, batch_size: int, given: AcceleratedOptions) -> AcceleratedOptions:
         """Return how accelerated retraining runs here; what is not decided is as given."""
@@ -31,7 +33,8 @@ class AutoOptions:
         plan = replace(given, rounds=self.rounds_after_muon if after_muon else self.rounds)
         if batch_size >= self.samples:
             return plan
-        return replace(plan, local_steps=-(-self.samples // batch_size))
+        steps = -(-self.samples // batch_size)
+        return replace(plan, local_steps=steps, local_rate=self.local_rate)
 
 
 def auto(

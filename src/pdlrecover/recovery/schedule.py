@@ -13,6 +13,15 @@ MAX_BUFFER = 16
 """How many pairs engines keep at hand; more have never been of use."""
 
 
+def usual_phase(rounds: int) -> int:
+    """Return T_p and T_f for a run of this many rounds, where they are not stated.
+
+    The paper's 25 for its 1000 rounds; 16 for a few hundred, which were as good there; an eighth of
+    a short run.
+    """
+    return max(2, min(25, max(min(16, rounds // 8), rounds // 40)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """T_p exact rounds first, one in every T_r after, T_f at the end; s pairs of curvature."""

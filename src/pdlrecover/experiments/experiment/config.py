@@ -26,7 +26,7 @@ from pdlrecover.recovery.methods import (
 )
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
-from pdlrecover.recovery.schedule import Schedule
+from pdlrecover.recovery.schedule import Schedule, usual_phase
 from pdlrecover.sharing import Tolerance
 
 LATER = ("held_out", "evaluate_every")
@@ -95,11 +95,12 @@ class Config:
     methods: tuple[str, ...] = BASELINES
     """The recovery methods to run."""
     preparation: int | None = None
-    """T_p: exact rounds at the start; by default 25, or an eighth of a run shorter than 200."""
+    """T_p: exact rounds at the start; by default 25 of 1000 rounds, 16 of a few hundred, and an
+    eighth of fewer."""
     period: int = 30
     """T_r: of the rounds between those at the start and the end, one in this many is exact."""
     final: int | None = None
-    """T_f: exact rounds at the end; by default 25, or an eighth of a run shorter than 200."""
+    """T_f: exact rounds at the end; by default as many as at the start."""
     buffer: int = 4
     """s: how many curvature pairs are kept."""
     open_pairs: bool = False
@@ -244,7 +245,7 @@ class Config:
     @property
     def schedule(self) -> Schedule:
         """The schedule of PDLRecover."""
-        short = max(2, min(25, self.rounds // 8))
+        short = usual_phase(self.rounds)
         return Schedule(
             preparation=short if self.preparation is None else self.preparation,
             period=self.period,

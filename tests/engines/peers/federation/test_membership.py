@@ -118,7 +118,7 @@ def test_peers_are_numbered_by_name():
 def test_the_plan_says_how_to_compute():
     assert HEART.scheme.quorums.packing == 1
     assert isinstance(HEART.training.steps(), Adam)
-    assert HEART.recovery.options(300).schedule.preparation == 25
+    assert HEART.recovery.options(1000).schedule.preparation == 25
     assert HEART.recovery.options(80).schedule.final == 10
 
 

@@ -16,7 +16,7 @@ from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
 from pdlrecover.recovery.methods import Settings
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.requests import Optimizer
-from pdlrecover.recovery.schedule import Schedule
+from pdlrecover.recovery.schedule import Schedule, usual_phase
 
 _MODEL = re.compile(r"logistic|cnn|mlp(-[1-9][0-9]*)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 
@@ -105,7 +105,7 @@ class Recovery:
     """How it is recovered when peers are removed."""
 
     preparation: int | None = None
-    """T_p: exact rounds at the start; 25, or an eighth of a run shorter than 200 rounds."""
+    """T_p: exact rounds at the start; 25 of 1000, 16 of a few hundred, an eighth of fewer."""
     period: int = 30
     """T_r: of the rounds between preparation and end, one in this many is exact."""
     final: int | None = None
@@ -147,7 +147,7 @@ class Recovery:
 
     def options(self, rounds: int, *, accept_differencing: bool = False) -> Options:
         """Return how PDLRecover runs after this number of training rounds."""
-        short = max(2, min(25, rounds // 8))
+        short = usual_phase(rounds)
         try:
             schedule = Schedule(
                 preparation=short if self.preparation is None else self.preparation,
