@@ -378,6 +378,7 @@ def test_every_removal_draws_another_fresh_start():
         ("accelerated-retrain", False),
         ("accelerated-retrain:start=fresh", True),
         ("auto", False),
+        ("auto:start=fresh", True),
         ("retrain", False),
         ("pdlrecover", False),
     ],
@@ -385,7 +386,7 @@ def test_every_removal_draws_another_fresh_start():
 def test_a_method_says_whether_it_starts_afresh(name, expected):
     assert starts_afresh(name, Settings()) == expected
     given = Settings(accelerated=AcceleratedOptions(start="fresh"))
-    assert starts_afresh(name, given) == ("accelerated" in name or name == "auto")
+    assert starts_afresh(name, given) == ("accelerated" in name or name.startswith("auto"))
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,9 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> Result:
     documents = documents_from_result(result)
     figure = draw_panels(documents[0].figures, out / "curves.svg")
     console.print(results_table(result))
+    for name, one in result.methods.items():
+        for why in one.continued or ():
+            say(f"{name} went on: {why}.")
     if result.dataset_note:
         say(f"Note: {result.dataset_note}.")
     report = write_report(documents, out / "report.html")

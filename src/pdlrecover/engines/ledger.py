@@ -69,6 +69,8 @@ class LedgerRecord:
     exact_rounds: int
     fallback_rounds: int
     gradient_evaluations: int
+    updates: int
+    """How many updates single peers computed, each of one or more gradients."""
     bytes_per_peer: int
     individual_storage_bytes: int
     """What a server would have to store of single peers' updates."""
@@ -93,6 +95,7 @@ class Ledger:
     exact_rounds: int = 0
     fallback_rounds: int = 0
     gradient_evaluations: int = 0
+    updates: int = 0
     bytes_per_peer: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     """Where the time went: see `PARTS`."""
@@ -118,7 +121,7 @@ class Ledger:
             case requests.Update(local=local):
                 self._open("fresh sums", 1, d + 1, self.traffic.exact_round_bytes)
                 self.exact_rounds += 1
-                self.gradient_evaluations += self.kept * self._steps(local)
+                self._compute(self.kept, local)
             case requests.Past():
                 self._open("stored sums", 1, d + 1, self.traffic.opening_bytes)
             case requests.PastBlocks(blocks=blocks):
@@ -145,7 +148,7 @@ class Ledger:
                 count = self.kept if of is None else len(of)
                 self._open("individual", count, count * (d + 1), ELEMENT_BYTES * (d + 1))
                 self.exact_rounds += of is None
-                self.gradient_evaluations += count * self._steps(None)
+                self._compute(count, None)
             case requests.Loss():
                 self._open("losses", 1, 1, 0)
             case requests.Head(head=head, of=of):
@@ -154,23 +157,28 @@ class Ledger:
                 count = classes * (1 + features + features * (features + 1) // 2) + 1
                 self._open(f"head sums ({of})", 1, count, ELEMENT_BYTES * count)
                 self.gradient_evaluations += self._peers(of)
+                self.updates += self._peers(of)
             case requests.Stepped(fallback=fallback):
                 self.fallback_rounds += fallback
 
     def _enter_group(self, request: requests.Update, size: int) -> None:
         """Write down a sum over `size` of the kept peers: they deal, and all help to open it."""
-        known = self._smallest_group
-        self._smallest_group = size if known is None else min(known, size)
+        if size > 1:
+            self._smallest_group = min(size, self._smallest_group or size)
         if request.before:
-            self._open("group sums (training)", 1, self.traffic.parameters + 1, 0)
+            kind = "individual" if size == 1 else "group sums (training)"
+            self._open(kind, 1, self.traffic.parameters + 1, 0)
             return
         dealing = self.traffic.exact_round_bytes - self.traffic.opening_bytes
         sent = self.traffic.opening_bytes + dealing * size // self.kept
-        self._open("group sums", 1, self.traffic.parameters + 1, sent)
-        self.gradient_evaluations += size * self._steps(request.local)
+        kind = "individual" if size == 1 else "group sums"
+        self._open(kind, 1, self.traffic.parameters + 1, sent)
+        self._compute(size, request.local)
 
-    def _steps(self, local: requests.LocalSteps | None) -> int:
-        return self.local_steps if local is None else local.steps
+    def _compute(self, peers: int, local: requests.LocalSteps | None) -> None:
+        """Count what these peers compute for an update of each."""
+        self.updates += peers
+        self.gradient_evaluations += peers * (self.local_steps if local is None else local.steps)
 
     def _open(self, kind: str, openings: int, numbers: int, size: int) -> None:
         self.openings[kind] += openings
@@ -183,6 +191,7 @@ class Ledger:
             exact_rounds=self.exact_rounds,
             fallback_rounds=self.fallback_rounds,
             gradient_evaluations=self.gradient_evaluations,
+            updates=self.updates,
             bytes_per_peer=self.bytes_per_peer,
             individual_storage_bytes=self.stored_bytes,
             liars=sorted(self.liars),

@@ -23,7 +23,7 @@ from pdlrecover.recovery.optimizers import Adam, Muon, Rate
 from pdlrecover.recovery.requests import LocalSteps, Method, Optimizer, Original, Vector
 from pdlrecover.recovery.retrain import train
 
-FRESH = "fresh"
+FIRST, FRESH = STARTS = ("first", "fresh")
 RATES = {"muon": 0.04, "adam": 0.03}
 """γ by the optimiser's name."""
 
@@ -40,7 +40,7 @@ class AcceleratedOptions:
     """γ; None: see `RATES`."""
     momentum: float = 0.6
     """μ of muon."""
-    start: str = "first"
+    start: str = FIRST
     """first: at w̄_0, with the minibatches of the training; fresh: see above."""
     local_steps: int | None = None
     """Local steps of each peer in each round; None: as in the training."""
@@ -52,8 +52,10 @@ class AcceleratedOptions:
     def __post_init__(self) -> None:
         if self.optimizer not in RATES:
             raise PlanError(f"optimizer must be one of {', '.join(RATES)}, got {self.optimizer!r}")
-        if self.start not in ("first", FRESH):
-            raise PlanError(f"start must be first or fresh, got {self.start!r}")
+        if self.start not in STARTS:
+            raise PlanError(f"start must be {' or '.join(STARTS)}, got {self.start!r}")
+        if not 0 <= self.momentum < 1:
+            raise PlanError(f"momentum must be at least 0 and below 1, got {self.momentum}")
         if self.local_steps is not None and self.local_steps < 1:
             raise PlanError(f"local_steps must be at least 1, got {self.local_steps}")
         if self.cycles < 1:

@@ -11,7 +11,8 @@ on validation data: `docs/methods/auto.md` says how.
 
 from dataclasses import dataclass, replace
 
-from pdlrecover.recovery.accelerated import AcceleratedOptions, accelerated_retrain
+from pdlrecover.errors import PlanError
+from pdlrecover.recovery.accelerated import STARTS, AcceleratedOptions, accelerated_retrain
 from pdlrecover.recovery.optimizers import Muon
 from pdlrecover.recovery.requests import Method, Original
 
@@ -26,11 +27,25 @@ class AutoOptions:
     """A round takes at least this many samples of every peer, in local steps if need be."""
     local_rate: float = 0.1
     """The rate of these local steps."""
+    start: str | None = None
+    """first or fresh, as for accelerated retraining; None: what is given for that."""
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "rounds_after_muon", "samples"):
+            if getattr(self, name) < 1:
+                raise PlanError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.start not in (None, *STARTS):
+            raise PlanError(f"start must be {' or '.join(STARTS)}, got {self.start!r}")
+
+    def start_of(self, given: AcceleratedOptions) -> str:
+        """Return where it begins."""
+        return self.start or given.start
 
     def plan(self, run: Original, batch_size: int, given: AcceleratedOptions) -> AcceleratedOptions:
         """Return how accelerated retraining runs here; what is not decided is as given."""
         after_muon = isinstance(run.optimizer, Muon)
-        plan = replace(given, rounds=self.rounds_after_muon if after_muon else self.rounds)
+        rounds = self.rounds_after_muon if after_muon else self.rounds
+        plan = replace(given, rounds=rounds, start=self.start_of(given))
         if batch_size >= self.samples:
             return plan
         steps = -(-self.samples // batch_size)

@@ -182,7 +182,7 @@ METHODS: dict[str, MethodEntry] = {
     "auto": _baseline(
         lambda run, s: auto(run, s.batch_size, s.of(AutoOptions), s.accelerated),
         sees="nothing",
-        afresh=lambda s: s.accelerated.start == FRESH,
+        afresh=lambda s: s.of(AutoOptions).start_of(s.accelerated) == FRESH,
         length=lambda run, s: s.of(AutoOptions).plan(run, s.batch_size, s.accelerated).rounds,
         **_variants(AutoOptions),
     ),

@@ -291,3 +291,14 @@ def test_methods_that_are_not_done_are_named():
     document = only(documents_from_result(record))
     assert document.summary[-1] == "Not finished: pdlrecover."
     assert not document.facts
+
+
+def test_a_lone_leaver_is_warned_of_only_where_a_method_does_not_start_afresh():
+    def cautions(**config):
+        one = result({**POISONED, "auto": entry(0.9)}, leavers=1, malicious=0, **config)
+        return [line for line in only(documents_from_result(one)).summary if "can be comp" in line]
+
+    (said,) = cautions(accept_differencing=True)
+    assert "without it by retrain, pdlrecover and auto, differs" in said
+    (said,) = cautions(fresh_start=True)
+    assert "without it by retrain and pdlrecover, differs" in said

@@ -216,7 +216,7 @@ def test_what_the_rival_needs_is_what_holds_in_every_cell():
         return Results([cell(**rival(least))])
 
     assert needed(FULL, [of(50)]) == 50
-    assert needed(FULL, [of(50), of(63)]) == 65
+    assert needed(FULL, [of(50), of(63)]) == 70
     assert needed(FULL, [of(50), of(99)]) is None
 
 
@@ -229,15 +229,15 @@ def test_attacks_are_judged_by_the_promises_and_by_what_the_rival_needs():
     waiting = replace(waiting, config=config)
     document = REPRODUCTIONS["attacks"].document(FULL, Results([easy, hard, waiting]))
     counted, by_cell, rows = document.tables
-    assert {row["allowed"] for row in rows.by_key() if row["method"] in FAST} == {65}
+    assert {row["allowed"] for row in rows.by_key() if row["method"] in FAST} == {70}
     assert document.summary[:2] == [
         "accelerated-retrain keeps its promises in 2 of 3 cells after Adam.",
         "auto keeps its promises in 1 of 2 cells after Adam.",
     ]
-    assert "needs 65 of 100 exact rounds to hold in every cell" in document.summary[2]
+    assert "needs 70 of 100 exact rounds to hold in every cell" in document.summary[2]
     assert ["accelerated-retrain", "2 of 3", None] in counted.rows
     assert ["bad-unlearn", "-10.00, 25 rounds (rival: none): misses", None] in by_cell.rows
-    backdoor = ["backdoor", "+0.00, 25 rounds (rival: 50)", "+0.00, 25 rounds (rival: 65)"]
+    backdoor = ["backdoor", "+0.00, 25 rounds (rival: 50)", "+0.00, 25 rounds (rival: 70)"]
     assert backdoor in by_cell.rows
 
 

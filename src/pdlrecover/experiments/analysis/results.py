@@ -111,7 +111,7 @@ class Results(tuple[Result, ...]):
         return Estimate(value=value, error=math.hypot(*(e for _, e in known)) / len(known))
 
     def exact_rounds(self, method: str) -> Mean | None:
-        """Return how many rounds' worth of gradients were computed: by the kept peers, or by all.
+        """Return how many rounds' worth of updates were computed: by the kept peers, or by all.
 
         All of them computed for the original model. A count of the rounds that opened a fresh sum
         would leave out methods whose peers compute without one.
@@ -189,8 +189,8 @@ def diverged(method: str, one: MethodResult | None, config: Config) -> str | Non
 
 
 def work(one: MethodResult, peers: int) -> float:
-    """Return a method's gradient evaluations as rounds of this many peers."""
-    return one.gradient_evaluations / peers
+    """Return the updates that a method's peers computed, as rounds of this many peers."""
+    return (one.gradient_evaluations if one.updates is None else one.updates) / peers
 
 
 def line(name: str, xs: Sequence[float], means: Sequence[Mean | None]) -> Series:

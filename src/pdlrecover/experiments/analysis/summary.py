@@ -6,7 +6,7 @@ from pdlrecover.experiments.analysis.seeds import SeedResults
 from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.document import Fact
 from pdlrecover.experiments.report.format import counted, listed, percent, readable
-from pdlrecover.recovery.methods import OURS, REFERENCE
+from pdlrecover.recovery.methods import OURS, REFERENCE, starts_afresh
 
 CLEARLY = 0.005
 """Half a point of accuracy: less is not worth a sentence."""
@@ -180,10 +180,13 @@ def _seen(runs: SeedResults) -> str:
 
 def _cautions(runs: SeedResults) -> list[str]:
     lines = divergences(runs)
-    if len(runs.config.removed) == 1:
+    config = runs.config
+    names = [name for name in runs.methods if name != POISONED]
+    old = [name for name in names if not starts_afresh(name, config.settings)]
+    if len(config.removed) == 1 and old:
         lines.append(
-            "One peer was removed: what was opened with and without it differs by its own updates, "
-            "so those can be computed."
+            "One peer was removed: what was opened with it, and without it by "
+            f"{listed(old)}, differs by its own updates, so those can be computed."
         )
     if runs.unfinished:
         lines.append(f"Not finished: {listed(runs.unfinished)}.")

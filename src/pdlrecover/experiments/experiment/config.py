@@ -24,6 +24,7 @@ from pdlrecover.recovery.methods import (
     starts_afresh,
     varied,
 )
+from pdlrecover.recovery.optimizers import build
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule, usual_phase
@@ -184,6 +185,7 @@ class Config:
                 f"{self.absent} absent and {self.lying} lying peers are more than the kept ones "
                 f"can be, or than the {self.tolerance.liars} liars that are tolerated"
             )
+        build(self.optimizer, self.learning_rate, rounds=self.rounds)
         _ = self.attack_strength, self.options, self.tolerance.quorums(self.peers)
 
     @classmethod

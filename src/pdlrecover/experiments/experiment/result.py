@@ -40,7 +40,7 @@ NEEDED = (
 LEFT_OUT = (
     *("rounds_from_history", "borrowed_from", "diverged", "clipped_updates", "processor"),
     *("opened", "dataset_note", "excess", "excess_error", "remembered_error"),
-    *("evaluations", "continued"),
+    *("evaluations", "continued", "updates"),
 )
 """What is not written where it is None."""
 
@@ -100,6 +100,9 @@ class MethodNumbers(Scores):
     exact_rounds: int
     fallback_rounds: int
     gradient_evaluations: int
+    updates: int | None = None
+    """How many updates single peers computed; None in records that say it by the gradients, of
+    which each update took one."""
     bytes_per_peer: int
     individual_storage_bytes: int = 0
     seconds: Seconds

@@ -49,7 +49,7 @@ from pdlrecover.experiments.experiment.result import (
 )
 from pdlrecover.experiments.experiment.world import World, build, measure
 from pdlrecover.files import read_json, write_json
-from pdlrecover.recovery.methods import OURS, REFERENCE, entry_of, parse
+from pdlrecover.recovery.methods import OURS, REFERENCE, entry_of, parse, starts_afresh
 from pdlrecover.recovery.requests import Vector
 from pdlrecover.recovery.same_bits import norm
 
@@ -74,8 +74,13 @@ def run(
             config.reason,
             accept_differencing=config.accepts_differencing,
         )
-    except PlanError:
+    except PlanError as error:
         world.federation.history.discard()
+        old = [name for name in config.methods if not starts_afresh(name, config.settings)]
+        if config.fresh_start:
+            raise PlanError(
+                f"{', '.join(old)} cannot start afresh: leave it out; {error}"
+            ) from None
         raise
     result = _write(out, replace(result, config=config, complete=False))
     missing = [name for name in _ordered(config.methods) if name not in result.methods]

@@ -18,7 +18,7 @@ from typing import Any
 
 from pdlrecover.adversary import WAITING
 from pdlrecover.experiments.analysis.promises import holds, word
-from pdlrecover.experiments.analysis.results import Results, number, work
+from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.reproduction import SHORT, Draft, Reproduction, measured
@@ -128,7 +128,9 @@ def _row(of: Results, case: Case, method: str) -> Row:
         "dataset": config.dataset,
         "method": method,
         **measured(of, method, *SHOWN, "exact_rounds"),
-        "gradients": number(of.mean_of(method, lambda one: work(one, config.kept)), 1),
+        "gradients": number(
+            of.mean_of(method, lambda one: one.gradient_evaluations / config.kept), 1
+        ),
         "megabytes": number(of.mean_of(method, lambda one: one.bytes_per_peer / 1e6), 0),
         "seeds": len(of),
         "holds": word(holds(of, method, math.inf, left=bool(config.leavers))),

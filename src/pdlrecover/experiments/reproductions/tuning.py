@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from pdlrecover.experiments.analysis.promises import holds, word
-from pdlrecover.experiments.analysis.results import Results, number, work
+from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.reproduction import SHORT, Draft, Reproduction, measured
@@ -63,7 +63,9 @@ def _row(of: Results, original: str, method: str) -> Row:
         "dataset": of[0].config.dataset,
         "method": method,
         **measured(of, method, *keys),
-        "gradients": number(of.mean_of(method, lambda one: work(one, of[0].config.kept)), 1),
+        "gradients": number(
+            of.mean_of(method, lambda one: one.gradient_evaluations / of[0].config.kept), 1
+        ),
         "holds": word(holds(of, method, of[0].config.rounds, left=False)),
     }
 
