@@ -160,9 +160,12 @@ def test_the_pair_of_a_round_that_the_guard_made_exact_is_used():
     assert len(opened) == len(set(opened))
 
 
-@pytest.mark.parametrize("away", [1, 9, 15])
-def test_pairs_stay_shared_from_when_their_sums_are_of_different_peers(away):
-    """From this round on one peer is in the stored sums, and not in the fresh ones."""
+@pytest.mark.parametrize(("away", "estimates"), [(1, False), (9, True), (15, True)])
+def test_a_pair_of_sums_of_different_peers_is_left_out_and_never_shared(away, estimates):
+    """From this round on one peer is in the stored sums, and not in the fresh ones.
+
+    A shared pair would be of the others only: less what is open, that is the absent one's update.
+    """
     engine = Quadratics(range(1, 4), sgd())
     honest = engine.answer
 
@@ -176,15 +179,9 @@ def test_pairs_stay_shared_from_when_their_sums_are_of_different_peers(away):
         return reply
 
     engine.answer = answer
-    found = engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, open_pairs=True)))
-    first = next(t for t in range(away, ROUNDS) if not SCHEDULE.is_exact(t, ROUNDS))
-    directions = [r.rounds[0] for r in engine.requests if isinstance(r, Direction)]
-    assert directions[0] == first
-    assert all(step.exact == SCHEDULE.is_exact(step.round, ROUNDS) for step in engine.steps())
-    if first == SCHEDULE.preparation:
-        shared = Quadratics(range(1, 4), sgd())
-        expected = shared.drive(pdlrecover(shared.run, Options(schedule=SCHEDULE)))
-        np.testing.assert_array_equal(found, expected)
+    engine.drive(pdlrecover(engine.run, Options(schedule=SCHEDULE, open_pairs=True)))
+    assert not kinds(engine) & {Direction, Dots}
+    assert any(not step.exact for step in engine.steps()) == estimates
 
 
 def test_blocks_of_shared_pairs_open_one_direction_for_all_their_rounds():

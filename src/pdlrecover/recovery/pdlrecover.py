@@ -23,7 +23,7 @@ to the next; an adaptive optimiser moves faster than a block can follow.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery import requests
@@ -152,8 +152,9 @@ class _OpenedPairs:
     guard changes the schedule, some turn out not to be needed.
 
     A pair whose two sums have different weights is of different peers, and who was away in one of
-    the two would look like curvature. From then on the pairs stay shared: engines leave absent
-    peers out of both halves of a shared pair.
+    the two would look like curvature: it is left out. It must not be shared instead: a shared pair
+    is of those who were there both times, and what is opened with it, less what is open already,
+    would be the update of the one who was away.
     """
 
     def __init__(self, run: Original, options: Options) -> None:
@@ -164,39 +165,30 @@ class _OpenedPairs:
         """By round: pairs whose stored sum is not subtracted yet, the last few."""
         self._opened: dict[tuple[int, ...], Sum] = {}
         """Stored sums that were opened and not used yet."""
-        self._latest: dict[int, Vector] = {}
-        """By round: the displacements of the last pairs."""
-        self._shared: _Shared | None = None
-        """What estimates once somebody was away."""
         self._block: range = range(0)
         self._mean: Sum
         self._centre: Vector
 
     @property
     def ready(self) -> bool:
-        return bool(self._shared or self._learned or self._curvature.displacements)
+        return bool(self._learned or self._curvature.displacements)
 
     def learn(self, t: int, displacement: Vector, fresh: Sum) -> None:
-        if self._shared:
-            self._shared.learn(t, displacement, fresh)
-            return
-        self._learned[t], self._latest[t] = (displacement, fresh), displacement
-        for kept in (self._learned, self._latest):
-            while len(kept) > self._curvature.size:
-                del kept[min(kept)]
+        self._learned[t] = displacement, fresh
+        while len(self._learned) > self._curvature.size:
+            del self._learned[min(self._learned)]
 
     def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
-        begins = t not in self._block and not self._shared
+        begins = t not in self._block
         if begins:
             self._block = self._options.schedule.block(t, self._run.rounds, self._length)
         if begins or self._learned:
             yield from self._open(begins)
             self._add_pairs()
-        if self._shared:
-            mean = yield from self._shared.estimate(t, model, metric)
-            return mean
         if begins:
             self._begin_block()
+        if not self._curvature.displacements:
+            return None
         damping = 1.0 if metric is None else self._options.metric_damping
         product = self._curvature.product(model - self._centre, metric, damping)
         if product is None:
@@ -232,17 +224,9 @@ class _OpenedPairs:
         for b, (displacement, fresh) in self._learned.items():
             stored = self._opened.pop((b,))
             if stored.weight != fresh.weight:
-                self._share()
-                break
+                continue
             self._curvature.add(displacement, fresh.values - stored.values)
         self._learned = {}
-
-    def _share(self) -> None:
-        """Go on with shared pairs, and what is known of the last ones."""
-        self._shared = _Shared(self._run, replace(self._options, open_pairs=False))
-        for b, displacement in self._latest.items():
-            self._shared.learn(b, displacement)
-        self._opened, self._latest = {}, {}
 
     def _begin_block(self) -> None:
         """Take the mean stored sum of the block, and the mean model."""

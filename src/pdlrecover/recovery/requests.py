@@ -46,6 +46,10 @@ class LocalSteps:
     rate: float
 
 
+ONE_STEP = LocalSteps(steps=1, rate=1.0)
+"""A gradient; its rate has no effect."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Teacher:
     """Public models whose mean prediction takes the place of the peers' labels.

@@ -352,11 +352,16 @@ class Peer:
             self.runs.write_recovered(session, self.removals.known[run])
             self._end(run, DONE)
 
+    def _stop_training(self, removal: bytes) -> None:
+        """End the training: a recovery takes its place."""
+        self._end(self.runs.training, f"stopped: removal {removal.hex()[:16]} has passed")
+
     def _start_recoveries(self) -> None:
         for removal in self.removals.passed():
             run = removal.proposal.digest
-            if removal.proposal.after == NOTHING and not self.runs.history.finished:
-                self._end(self.runs.training, f"stopped: removal {run.hex()[:16]} has passed")
+            stops = removal.proposal.after == NOTHING and not self.runs.history.finished
+            if stops and (run in self.sessions or self.runs.me not in removal.kept):
+                self._stop_training(run)
             if run in self.sessions or run in self.ended or self.runs.me not in removal.kept:
                 continue
             facts = {"run": run.hex()[:16], "removal": run.hex()[:16]}
@@ -364,5 +369,7 @@ class Peer:
             LOG.info(text, run.hex()[:16], extra={"facts": facts})
             try:
                 self._begin(run, self.runs.recoverer(removal))
+                if stops:
+                    self._stop_training(run)
             except Exception as error:  # one recovery's trouble is not to end the others
                 self._fail(run, error)

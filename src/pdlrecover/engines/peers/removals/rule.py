@@ -11,6 +11,7 @@ Rules:
 - A method that starts afresh opens none, and asks for nothing at a model of the training. So any
   number of peers may go, whoever dealt in which round, and also while the training is under way;
   such a removal is about no log (`NOTHING`).
+- What uses nothing of the training starts afresh: there is no reason to go near its sums.
 - A removal that cannot run is refused: by a method whose plan does not fit the training, or, where
   it is proposed and approved, by one that needs shares that this peer has dropped.
 - A kept set is recovered once, unless differencing is accepted: a second recovery would ask the
@@ -60,6 +61,11 @@ class RemovalRule:
             raise PlanError(
                 f"{UNTRAINED}; wait, or recover by a method that starts afresh ({self._fresh()})"
             )
+        if methods.entry_of(proposal.method).sees == "nothing" and not self.starts_afresh(proposal):
+            raise PlanError(
+                f"between peers {proposal.method} must start afresh: at the training's first "
+                "weights it would ask for updates that are in opened sums; leave start=first out"
+            )
         if proposal.after not in (NOTHING, self.log):
             if self.log == NOTHING:
                 raise PlanError(UNTRAINED)
@@ -89,7 +95,7 @@ class RemovalRule:
                 f"a removal names at least one peer and leaves {self.needed} to approve it, got "
                 f"{len(removed)} to remove and {len(kept)} to keep"
             )
-        ended = self.log != NOTHING
+        ended = proposal.after != NOTHING
         if ended and not any(dealers.intersection(removed) for dealers in self.rounds):
             raise PlanError(
                 "none of these peers dealt in any round of the training, so the trained model is "

@@ -13,8 +13,9 @@ Rules:
 - A removal by a method that starts afresh may pass while the training is under way: that then ends.
 - Every removal starts from the training. It is no expulsion: who was removed before is a peer like
   the others in the next removal, with a vote, and is kept unless it is named again.
-- Every peer says its own approvals again from time to time, with the proposal, so that who was
-  away hears of it. It also says that it is here, so that silence means something.
+- Every peer says the approvals that it has again from time to time, with the proposal, so that who
+  was away hears of it; also those of others, signed by them, so that nobody can approve towards
+  some peers only. It also says that it is here, so that silence means something.
 """
 
 from collections.abc import Iterable
@@ -150,12 +151,13 @@ class Removals:
         except CodecError as error:
             return [Blame(peer=source, what=str(error))]
         header, context = envelope.header, self._context
+        passed_on = isinstance(envelope.body, m.Approval) and header.sender in context.others
         good = (
-            header.sender == source
+            (header.sender == source or passed_on)
             and source in context.others
             and header.recipient in (context.me, m.EVERYBODY)
             and (header.federation, header.run) == (context.federation, m.NOTHING)
-            and context.crypto.verify(source, envelope.signed, envelope.signature)
+            and context.crypto.verify(header.sender, envelope.signed, envelope.signature)
         )
         if not good:
             return [Blame(peer=source, what="sent a forged or misdirected message on removals")]
@@ -167,8 +169,9 @@ class Removals:
         for removal in self.known.values():
             if self._context.me in removal.approvals:
                 sends += self._context.broadcast(self._place(), removal.proposal)
-                approval = m.Approval(removal=removal.proposal.digest)
-                sends += self._context.broadcast(self._place(), approval)
+                for message in removal.approvals.values():
+                    kind = m.Approval.__name__
+                    sends += [Send(to=to, data=message, kind=kind) for to in self._context.others]
         return sends
 
     def _take(self, envelope: m.Envelope) -> list[Reaction]:

@@ -11,7 +11,7 @@ Rules:
   it were zero: nothing of it is opened, and rounds that would need it are exact ones. Where pairs
   are opened (`open_pairs`, delta-grad), the method subtracts two sums by itself, each over those
   that dealt in it: there who was away in one of the two is not left out of the other (see
-  `pdlrecover`, which then goes on with shared pairs).
+  `pdlrecover`, which then leaves the pair out).
 - A recovery that asks for updates at a model and round of the training itself, as every one does at
   the start, is answered from the stored sum: nobody's update is opened twice, in two sums. That
   lasts until the two models part: after the first round in which a removed peer dealt. For the
@@ -72,17 +72,17 @@ class Driver:
         most_held_out: int = 0,
         history: TrainingRounds | None = None,
         rounds: int = 0,
-        local_steps: int = 1,
+        local: r.LocalSteps = r.ONE_STEP,
         observer: Callable[[r.Stepped], None] | None = None,
     ) -> None:
         """`history` is the training whose stored sums a recovery uses.
 
-        The method is to go through `rounds` rounds; peers take `local_steps` in each, unless it
+        The method is to go through `rounds` rounds; peers take `local` steps in each, unless it
         says otherwise, and none of them holds out more than `most_held_out` samples.
         """
         self.context, self._method, self._code = context, method, code
         self._store, self._contribute, self._evaluate = store, contribute, evaluate
-        self._history = history
+        self._history, self._local = history, local
         self._past = history or TrainingRounds(store, context.run)
         self._observer, self.rounds = observer, rounds
         self.evaluations = Evaluations(most=most_held_out)
@@ -101,7 +101,7 @@ class Driver:
         traffic = Traffic(
             quorums=quorums, parameters=code.length - 1, rounds=1, taking_part=len(context.peers)
         )
-        self.ledger = Ledger(kept=len(context.peers), traffic=traffic, local_steps=local_steps)
+        self.ledger = Ledger(kept=len(context.peers), traffic=traffic, local_steps=local.steps)
         self.participation = Participation()
         self._step = -1
         self._fresh: dict[int, tuple[int, frozenset[int]]] = {}
@@ -205,7 +205,10 @@ class Driver:
             length=self._code.length,
             round=request.round,
             asked=_digest(
-                "update", [request.round, *_differing(request)], request.at, *_teachers(request)
+                "update",
+                [request.round, *self._differing(request)],
+                request.at,
+                *_teachers(request),
             ),
             least_dealers=self._least,
             compute=lambda: self._contribute(request),
@@ -236,11 +239,23 @@ class Driver:
 
     def _was_trained(self, request: r.Update) -> bool:
         """Say whether the training opened these very updates, and they are stored."""
-        if _differing(request) or request.teacher is not None:
+        if self._differing(request) or request.teacher is not None:
             return False
         if self._history is None or request.round >= len(self._history):
             return False
         return np.array_equal(self._history.model(request.round), request.at)
+
+    def _differing(self, request: r.Update) -> list[int]:
+        """Return the numbers by which an update differs from the training's of its round and model.
+
+        The training's own local steps make no difference, nor does the rate of a single one.
+        """
+        local = request.local or self._local
+        same = local == self._local or local.steps == self._local.steps == 1
+        if not request.stream and same:
+            return []
+        rate = int(np.array(local.rate).view(np.int64))
+        return [request.stream, 0 if same else local.steps, 0 if same else rate]
 
     def _stored(self, rounds: tuple[int, ...], name: str, of: set[int]) -> Task:
         return self._opening(_digest(name, rounds), lambda: self._stored_total(rounds, of))
@@ -254,15 +269,9 @@ class Driver:
         def decode(opened: Integers) -> tuple[r.Sum, ...]:
             sums = opened.reshape(count, -1)
             if instead:
-                sums = np.stack([self._trained(rounds) for rounds in blocks]) - sums
+                whole = np.stack([self._trained(rounds) for rounds in blocks])
+                sums = F61.to_signed(F61.subtract(whole, F61.from_signed(sums)))
             return tuple(encoding.decode_sum(self._code, each) for each in sums)
-
-        def share(rounds: Sequence[int]) -> Elements | None:
-            dealt = [t for t in rounds if self._dealers(t) & of]
-            nothing = np.zeros(
-                self.context.scheme.quorums.blocks(self._code.length), dtype=np.int64
-            )
-            return self._stored_total(dealt, of) if dealt else nothing
 
         self._decode = decode
         numbers = [n for rounds in blocks for n in (len(rounds), *rounds)]
@@ -272,7 +281,7 @@ class Driver:
             round=self.round,
             asked=_digest("past blocks", [instead, *numbers]),
             count=count,
-            shares=lambda: [share(rounds) for rounds in blocks],
+            shares=lambda: [self._stored_total(rounds, of) for rounds in blocks],
         )
 
     def _reads_removed(self) -> bool:
@@ -285,10 +294,8 @@ class Driver:
 
     def _trained(self, rounds: Sequence[int]) -> Integers:
         """Return what the training opened in these rounds, added up."""
-        total = np.zeros(self._code.length, dtype=np.int64)
-        for t in rounds:
-            total += self._past.opened(t)
-        return total
+        opened = [F61.from_signed(self._past.opened(t)) for t in rounds]
+        return F61.combine([1] * len(opened), opened)
 
     def _direction(self, request: r.Direction) -> Task:
         self._check_stored(request.rounds, "directions")
@@ -349,8 +356,14 @@ class Driver:
         return F61.combine(coefficients, found)
 
     def _stored_total(self, rounds: Sequence[int], of: set[int]) -> Elements | None:
-        """Return this peer's share of the stored sums of these rounds, added up."""
-        return self._combined([self._stored_share(t, of) for t in rounds], [1] * len(rounds))
+        """Return this peer's share of the stored sums of these rounds, added up.
+
+        It is zero where none of these peers dealt.
+        """
+        dealt = [t for t in rounds if self._dealers(t) & of]
+        if not dealt:
+            return np.zeros(self.context.scheme.quorums.blocks(self._code.length), dtype=np.int64)
+        return self._combined([self._stored_share(t, of) for t in dealt], [1] * len(dealt))
 
     def _dealers(self, t: int) -> set[int]:
         """Return who dealt in a round of the training run."""
@@ -405,15 +418,6 @@ class Driver:
             if row is not None
         ]
         return found if len(found) == len(rows) else None
-
-
-def _differing(request: r.Update) -> list[int]:
-    """Return the numbers by which an update differs from the training's of that round and model."""
-    if not request.stream and request.local is None:
-        return []
-    local = request.local or r.LocalSteps(steps=0, rate=0.0)
-    rate = int(np.array(local.rate).view(np.int64))
-    return [request.stream, local.steps, rate]
 
 
 def _teachers(request: r.Update) -> list[np.ndarray]:

@@ -55,7 +55,13 @@ class Participation:
             if kind in opened:
                 count = f"{least}" if least == most else f"{least} to {most}"
                 opened[kind] = replace(opened[kind], of=f"{count} kept peers together")
-        corrected = {"gradient_evaluations": self.dealt.total(), "opened": opened}
+        updates = self.dealt.total()
+        steps = totals.gradient_evaluations // max(1, totals.updates)
+        corrected = {
+            "updates": updates,
+            "gradient_evaluations": updates * steps,
+            "opened": opened,
+        }
         return PeerLedgerRecord(
             **{**vars(totals), **corrected}, exact_rounds_from_history=self.from_history
         )

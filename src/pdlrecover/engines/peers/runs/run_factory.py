@@ -28,8 +28,8 @@ from pdlrecover.files import write_json, write_whole
 from pdlrecover.learning import Dataset, FlatModel, LocalTraining, most_held_out
 from pdlrecover.learning.models import build
 from pdlrecover.recovery import methods
-from pdlrecover.recovery.evaluation import EvaluationTerms, decode_tally, evaluated
-from pdlrecover.recovery.requests import FreshStart, Method, Original, Tally, Vector
+from pdlrecover.recovery.evaluation import NUMBERS, EvaluationTerms, decode_tally, evaluated
+from pdlrecover.recovery.requests import FreshStart, LocalSteps, Method, Original, Tally, Vector
 from pdlrecover.recovery.retrain import train
 
 
@@ -127,7 +127,9 @@ class RunFactory:
             optimizer=self._optimizer,
             code=self._contribution.code,
             layers=self._flat.layers,
-            fresh=FreshStart.drawn(proposal.digest, self._first_weights) if afresh else None,
+            fresh=FreshStart.drawn(self.training + proposal.digest, self._first_weights)
+            if afresh
+            else None,
             goal=self._goal(proposal),
             peers=self.peers,
             kept=tuple(removal.kept),
@@ -148,6 +150,8 @@ class RunFactory:
         if proposal.reason != "left":
             return self.history.models[-1]
         last = self.store.log(self.training)[-1]
+        if len(last.values) != NUMBERS:
+            return None
         try:
             return decode_tally(last.values, len(last.dealers) * self._terms.most)
         except RangeError:
@@ -194,6 +198,7 @@ class RunFactory:
         history: TrainingRounds | None = None,
     ) -> RunSession:
         phase: Phase = "recovery" if history else "training"
+        training = self.membership.training
         driver = Driver(
             context=context,
             method=evaluated(method, self._terms.every) if self._terms else method,
@@ -204,7 +209,7 @@ class RunFactory:
             most_held_out=self._terms.most if self._terms else 0,
             history=history,
             rounds=rounds,
-            local_steps=self.membership.training.local_steps,
+            local=LocalSteps(steps=training.local_steps, rate=training.local_rate),
         )
         return RunSession(driver, self.store)
 
