@@ -13,6 +13,8 @@ from pdlrecover.errors import (
     RangeError,
     ToleranceError,
 )
+from pdlrecover.federation import _local_of_earlier
+from pdlrecover.learning import LocalTraining
 
 TRAINED = small.trained()
 
@@ -243,3 +245,9 @@ def test_data_of_other_shapes_or_kinds_is_refused():
 def test_a_bound_must_be_positive():
     with pytest.raises(RangeError, match="L2 bound must be positive and finite, got -10"):
         small.federation(bound=-10.0)
+
+
+def test_what_earlier_versions_saved_has_the_same_digest():
+    local = LocalTraining(l2=0.1, steps=1, rate=0.1)
+    assert _local_of_earlier(local) == "LocalTraining(l2=0.1, steps=1, rate=0.01)"
+    assert _local_of_earlier(LocalTraining(steps=2, rate=0.1)).endswith("steps=2, rate=0.1)")

@@ -264,7 +264,10 @@ class Federation:
         that starts afresh (`accelerated-retrain:start=fresh`) needs no training to have ended.
         """
         methods.check(method, clear=self.clear)
-        settings = settings or methods.Settings(batch_size=self.simulated_peers.batches.batch_size)
+        settings = settings or methods.Settings(
+            batch_size=self.simulated_peers.batches.batch_size,
+            local_steps=self.simulated_peers.updates.local.steps,
+        )
         fresh = methods.starts_afresh(method, settings)
         original = self._known(method)
         accepted = accept_differencing or fresh
@@ -410,7 +413,7 @@ class Federation:
             "batch_size": simulated_peers.batches.batch_size,
             "seed": simulated_peers.batches.seed,
             "bound": simulated_peers.updates.bound,
-            "local": repr(simulated_peers.updates.local),
+            "local": _local_of_earlier(simulated_peers.updates.local),
             "malicious": list(simulated_peers.malicious),
             "attack": re.sub(r" at 0x[0-9a-f]+", "", repr(simulated_peers.attack)),
             "tolerance": str(self.scheme.quorums.tolerance),
@@ -498,3 +501,9 @@ class Federation:
         federation._optimizer = optimizer
         federation._recovered, federation._evaluated = recovered, evaluated_as
         return federation
+
+
+def _local_of_earlier(local: LocalTraining) -> str:
+    """Return local training as earlier versions wrote it, so that what they saved still loads."""
+    rate = local.rate if local.steps > 1 else 0.01
+    return f"LocalTraining(l2={local.l2!r}, steps={local.steps!r}, rate={rate!r})"

@@ -41,12 +41,17 @@ class AutoOptions:
         """Return where it begins."""
         return self.start or given.start
 
-    def plan(self, run: Original, batch_size: int, given: AcceleratedOptions) -> AcceleratedOptions:
-        """Return how accelerated retraining runs here; what is not decided is as given."""
+    def plan(
+        self, run: Original, batch_size: int, given: AcceleratedOptions, local_steps: int = 1
+    ) -> AcceleratedOptions:
+        """Return how accelerated retraining runs here; what is not decided is as given.
+
+        `local_steps` are those of the training, which stay if they are enough.
+        """
         after_muon = isinstance(run.optimizer, Muon)
         rounds = self.rounds_after_muon if after_muon else self.rounds
         plan = replace(given, rounds=rounds, start=self.start_of(given))
-        if batch_size >= self.samples:
+        if batch_size * (given.local_steps or local_steps) >= self.samples:
             return plan
         steps = -(-self.samples // batch_size)
         return replace(plan, local_steps=steps, local_rate=self.local_rate)
@@ -57,8 +62,9 @@ def auto(
     batch_size: int,
     options: AutoOptions | None = None,
     accelerated: AcceleratedOptions | None = None,
+    local_steps: int = 1,
 ) -> Method:
     """Recover by accelerated retraining, with the rounds and local steps that this run needs."""
     options = options or AutoOptions()
-    plan = options.plan(run, batch_size, accelerated or AcceleratedOptions())
+    plan = options.plan(run, batch_size, accelerated or AcceleratedOptions(), local_steps)
     return accelerated_retrain(run, plan)

@@ -56,6 +56,9 @@ class DeltaGradOptions:
     safeguard: bool = True
     """Whether steps 4 and 5 are taken."""
 
+    def __post_init__(self) -> None:
+        self.schedule(rounds=4)  # which refuses what it cannot be
+
     def schedule(self, rounds: int) -> Schedule:
         """Return which of `rounds` rounds are exact."""
         burn_in = max(1, min(self.burn_in, rounds // 4))

@@ -68,6 +68,8 @@ class Settings:
     """k, the exact rounds of the -k methods; by default as many as PDLRecover's schedule plans."""
     accelerated: AcceleratedOptions = field(default_factory=AcceleratedOptions)
     batch_size: int = 32
+    local_steps: int = 1
+    """Minibatches that a peer took in a round of the training."""
     own: tuple[object, ...] = ()
     """Options of other methods that differ from the defaults, such as `CrabOptions(drop=0.2)`."""
     noise_seed: int | None = None
@@ -180,7 +182,7 @@ METHODS: dict[str, MethodEntry] = {
         vary=lambda s, numbers: replace(s, options=changed(s.options, numbers)),
     ),
     "auto": _baseline(
-        lambda run, s: auto(run, s.batch_size, s.of(AutoOptions), s.accelerated),
+        lambda run, s: auto(run, s.batch_size, s.of(AutoOptions), s.accelerated, s.local_steps),
         sees="nothing",
         afresh=lambda s: s.of(AutoOptions).start_of(s.accelerated) == FRESH,
         length=lambda run, s: s.of(AutoOptions).plan(run, s.batch_size, s.accelerated).rounds,

@@ -278,6 +278,7 @@ def test_what_is_borrowed_is_what_would_have_been_computed(tmp_path):
         {"malicious": 0, "leavers": 2},
         {"undetected": 1, "attack": "label-flip"},
         {"accused": 1, "attack": "label-flip"},
+        {"held_out": 0.2, "attack": "label-flip"},
     ],
 )
 def test_cells_that_must_not_borrow(changes):

@@ -9,7 +9,7 @@ from pdlrecover.experiments.batch.cache import cached, key_of, run_cells
 from pdlrecover.experiments.batch.recorded import Recorded, lacking
 from pdlrecover.experiments.batch.run_numbers import add_runs, identity_of
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import run
+from pdlrecover.experiments.experiment.run import needs_original, run
 
 MUON = Config(
     peers=8,
@@ -92,3 +92,12 @@ def test_methods_that_see_nothing_are_added_without_training_the_original(tmp_pa
     monkeypatch.setattr(cache, "_run_missing", None)  # nothing is run again
     assert run_cells([asked], tmp_path / "cache", recorded=known) == [found]
     assert cached([asked], tmp_path / "cache") == [None], "the cache has no part of the record"
+
+
+def test_with_held_out_samples_the_original_is_trained_for_every_method():
+    config = Config(malicious=2, methods=("auto",))
+    assert not needs_original(config, ("auto",))
+    assert needs_original(config, ("auto", "historical"))
+    held_out = replace(config, held_out=0.1)
+    assert needs_original(held_out, ("auto",))
+    assert not needs_original(held_out, ())

@@ -265,7 +265,8 @@ def _run_one(cell: Cell, place: Path, data_dir: Path | None) -> Result:
 def _lender(config: Config) -> Config | None:
     """Return the cell in which as many honest peers leave, if retraining is the same there."""
     targeted = not ATTACKS[config.attack.partition(":")[0]].untargeted
-    if not config.malicious or config.undetected or config.accused or targeted:
+    alike = config.malicious and not (config.undetected or config.accused or targeted)
+    if not alike or config.held_out:  # with held-out data the original decides on further cycles
         return None
     return replace(config, malicious=0, leavers=config.malicious, attack=Config.attack)
 

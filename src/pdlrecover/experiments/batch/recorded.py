@@ -69,7 +69,7 @@ class Recorded:
         """Return what is left to run, None if everything is recorded."""
         names = self.missing(config)
         methods = tuple(name for name in names if name != POISONED)
-        original = POISONED in names or needs_original(methods)
+        original = POISONED in names or needs_original(config, methods)
         return Cell(config=replace(config, methods=methods), original=original) if names else None
 
     def known(self, config: Config) -> Result | None:

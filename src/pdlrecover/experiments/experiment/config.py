@@ -273,6 +273,7 @@ class Config:
             options=self.options,
             accelerated=self.accelerated,
             batch_size=self.batch_size,
+            local_steps=self.local_steps,
             noise_seed=self.seed,
         )
 

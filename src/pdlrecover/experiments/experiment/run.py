@@ -84,7 +84,7 @@ def run(
         raise
     result = _write(out, replace(result, config=config, complete=False))
     missing = [name for name in _ordered(config.methods) if name not in result.methods]
-    if original or needs_original(missing):
+    if original or needs_original(config, missing):
         result = _write(out, _train(world, out, result, progress))
     else:
         world.federation.plan(config.rounds, config.learning_rate, optimizer=config.optimizer)
@@ -116,9 +116,13 @@ def is_done(result: Result, config: Config, *, original: bool = True) -> bool:
     return result.complete and all(name in result.methods for name in asked)
 
 
-def needs_original(methods: Sequence[str]) -> bool:
-    """Say whether any of these methods uses more of the original run than its first weights."""
-    return any(entry_of(name).sees != "nothing" for name in methods)
+def needs_original(config: Config, methods: Sequence[str]) -> bool:
+    """Say whether any of these methods uses more of the original run than its first weights.
+
+    Where samples are held out, they do: the original's quality decides on further cycles.
+    """
+    seen = [entry_of(name).sees != "nothing" for name in methods]
+    return any(seen) or (bool(config.held_out) and bool(seen))
 
 
 def _ordered(methods: Sequence[str]) -> list[str]:

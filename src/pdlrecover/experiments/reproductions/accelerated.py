@@ -90,11 +90,6 @@ TABLES: dict[str, list[Case]] = {
     "In other settings": [
         _adam("minibatches of 2", batch_size=TINY_BATCH),
         _adam("minibatches of 8", batch_size=8),
-        Case(
-            name="minibatches of 2, after SGD",
-            values={"batch_size": TINY_BATCH},
-            methods=(*USUAL, REPLAY),
-        ),
         _adam("Dirichlet partition, α = 0.1", partition="dirichlet", degree=0.1),
         _adam("split by subject", only="har", split="subject", partition="subject"),
     ],

@@ -87,8 +87,10 @@ def _row(dataset: str, method: str, of: Results) -> Row:
 
 
 def _individual(of: Results, method: str) -> bool:
-    """Say whether a method looks at single updates: those have to be stored."""
-    return any(one.individual_storage_bytes for one in of.entries(method))
+    """Say whether a method looks at single updates: by its openings, or by what it must store."""
+    return any(
+        "individual" in one.opened or one.individual_storage_bytes for one in of.entries(method)
+    )
 
 
 def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Reproduction:

@@ -32,6 +32,8 @@ BOUND = Config(
     rounds=300,
     learning_rate=0.1,
     l2=0.05,
+    preparation=25,
+    final=25,
     clear=True,
     methods=(REFERENCE, OURS),
 )

@@ -143,6 +143,7 @@ class Recovery:
             options=self.options(training.rounds, accept_differencing=accept_differencing),
             accelerated=AcceleratedOptions(start=FRESH),
             batch_size=training.batch_size,
+            local_steps=training.local_steps,
         )
 
     def options(self, rounds: int, *, accept_differencing: bool = False) -> Options:
