@@ -70,7 +70,7 @@ def test_those_to_be_removed_have_no_vote_but_may_propose():
         peers[6].approve(proposal.digest)
     context = SETUP.context(6, m.NOTHING, range(7))
     place = context.place(0, LOG, m.NOTHING, 0)
-    forged = context.send(place, m.Approval(removal=proposal.digest), 0)
+    forged = context.broadcast(place, m.Approval(removal=proposal.digest))[0]
     (blame,) = peers[0].receive(forged.data, 6)
     assert isinstance(blame, Blame)
     assert not peers[0].known[proposal.digest].approvals
@@ -82,7 +82,7 @@ def test_forged_approvals_do_not_count_and_their_bearer_is_named():
     deliver(peers[0].propose(proposal), peers, 0)
     context = SETUP.context(1, m.NOTHING, range(7))
     place = context.place(0, LOG, m.NOTHING, 0)
-    good = context.send(place, m.Approval(removal=proposal.digest), 0).data
+    good = context.broadcast(place, m.Approval(removal=proposal.digest))[0].data
     header = codec.decode(good).header
     for pretended in (2, 3, 4):
         for key in (1, 5):
@@ -444,7 +444,7 @@ def test_approvals_that_come_before_the_proposal_count_once_it_is_there():
     mine = [o for o in outcomes if o.to == 0]
     context = SETUP.context(6, m.NOTHING, range(7))
     place = context.place(0, LOG, m.NOTHING, 0)
-    late.receive(context.send(place, m.Approval(removal=proposal.digest), 0).data, 6)
+    late.receive(context.broadcast(place, m.Approval(removal=proposal.digest))[0].data, 6)
     said = [each for outcome in reversed(mine) for each in late.receive(outcome.data, 1)]
     assert set(late.known[proposal.digest].approvals) == {1}
     assert [type(each) for each in said] == [Note, Blame, Note]
@@ -572,3 +572,27 @@ def test_votes_are_recalled_whatever_version_their_messages_have(monkeypatch):
     removals(0, store).propose(removal((5, 6)))
     monkeypatch.setattr(codec, "VERSION", codec.VERSION + 1)
     assert list(removals(0, store).known) == [removal((5, 6)).digest]
+
+
+def test_an_approval_that_is_not_for_everybody_does_not_count_and_is_not_passed_on():
+    peers = {me: removals(me) for me in range(7)}
+    proposal = removal()
+    deliver(peers[0].propose(proposal), peers, 0)
+    context = SETUP.context(1, m.NOTHING, range(7))
+    place = context.place(0, LOG, m.NOTHING, 0)
+    (blame,) = peers[0].receive(context.send(place, m.Approval(removal=proposal.digest), 0).data, 1)
+    assert (type(blame), blame.peer) == (Blame, 1)
+    deliver(peers[0].again(), peers, 0)
+    assert all(set(peers[me].known[proposal.digest].approvals) == {0} for me in range(7))
+
+
+def test_passing_approvals_on_makes_nobody_a_forger():
+    peers = {me: removals(me) for me in range(7)}
+    proposal = removal()
+    deliver(peers[0].propose(proposal), peers, 0)
+    for voter in (1, 2):
+        deliver(peers[voter].approve(proposal.digest), peers, voter)
+    for me, one in peers.items():
+        for send in one.again():
+            reactions = peers[send.to].receive(send.data, me)
+            assert not any(isinstance(each, Blame) for each in reactions)

@@ -15,7 +15,8 @@ Rules:
   the others in the next removal, with a vote, and is kept unless it is named again.
 - Every peer says the approvals that it has again from time to time, with the proposal, so that who
   was away hears of it; also those of others, signed by them, so that nobody can approve towards
-  some peers only. It also says that it is here, so that silence means something.
+  some peers only. For that an approval is addressed to everybody, or it does not count. Every peer
+  also says that it is here, so that silence means something.
 """
 
 from collections.abc import Iterable
@@ -151,11 +152,12 @@ class Removals:
         except CodecError as error:
             return [Blame(peer=source, what=str(error))]
         header, context = envelope.header, self._context
-        passed_on = isinstance(envelope.body, m.Approval) and header.sender in context.others
+        approves = isinstance(envelope.body, m.Approval)
+        passed_on = approves and header.sender in context.others
         good = (
             (header.sender == source or passed_on)
             and source in context.others
-            and header.recipient in (context.me, m.EVERYBODY)
+            and header.recipient in ((m.EVERYBODY,) if approves else (context.me, m.EVERYBODY))
             and (header.federation, header.run) == (context.federation, m.NOTHING)
             and context.crypto.verify(header.sender, envelope.signed, envelope.signature)
         )
@@ -169,10 +171,21 @@ class Removals:
         for removal in self.known.values():
             if self._context.me in removal.approvals:
                 sends += self._context.broadcast(self._place(), removal.proposal)
-                for message in removal.approvals.values():
-                    kind = m.Approval.__name__
-                    sends += [Send(to=to, data=message, kind=kind) for to in self._context.others]
+                approval = m.Approval(removal=removal.proposal.digest)
+                sends += self._context.broadcast(self._place(), approval)
+                sends += self._passed_on(removal)
         return sends
+
+    def _passed_on(self, removal: Removal) -> list[Send]:
+        """Return the others' approvals for those that may not have them; only what they take."""
+        context = self._context
+        return [
+            Send(to=to, data=message, kind=m.Approval.__name__)
+            for peer, message in removal.approvals.items()
+            if peer != context.me and codec.decode(message).header.federation == context.federation
+            for to in context.others
+            if to != peer
+        ]
 
     def _take(self, envelope: m.Envelope) -> list[Reaction]:
         sender, body = envelope.header.sender, envelope.body
