@@ -343,9 +343,9 @@ class Peer:
 
     def _finish(self, run: bytes, session: RunSession) -> None:
         if run == self.runs.training:
-            self.runs.write_trained(session)
             kept_from = self.runs.history.shares_from
             self.removals.training_ended(session.protocol.log, self.runs.dealers(), kept_from)
+            self.runs.write_trained(session)  # who sees it may propose a removal at once
             self._end(run, DONE)
             self._start_recoveries()
         else:
