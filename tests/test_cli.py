@@ -376,11 +376,13 @@ def test_documents_are_written_of_recorded_runs_without_running_any(tmp_path, mo
     assert found["tables"][0]["rows"] == [[0.123457]]
 
 
-def test_what_is_not_recorded_is_named_and_its_document_not_written(tmp_path, monkeypatch):
-    recorded(tmp_path, monkeypatch, "retrain")
+def test_without_retraining_no_document_is_written_and_what_is_missing_is_named(
+    tmp_path, monkeypatch
+):
+    recorded(tmp_path, monkeypatch, "auto")
     result = run("reproduce", "other", "--quick", "--documents", "--out", str(tmp_path))
     assert result.returncode == 2
-    assert "other (auto of 1 runs)" in " ".join(result.stderr.split())
+    assert "other (retrain of 1 runs)" in " ".join(result.stderr.split())
     assert not (tmp_path / "other.json").exists()
 
 
