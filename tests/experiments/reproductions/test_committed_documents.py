@@ -92,7 +92,7 @@ def test_a_falsified_run_contradicts_its_document(name):
     key = identity_of(config.record())
     number = {"table-1": "seconds", "table-2": "seconds", "scaling": "seconds"}.get(name)
     said = json.dumps(found.record())
-    shown = [method for method in config.methods if f'"{method}"' in said]
+    shown = [method for method in config.methods if number or f'"{method}"' in said]
     assert shown
     for method in shown:
         lies = []
