@@ -5,7 +5,12 @@ import pytest
 from quadratics import ROUNDS, Quadratics
 
 from pdlrecover.errors import PlanError, RangeError
-from pdlrecover.recovery.accelerated import AcceleratedOptions, accelerated_retrain
+from pdlrecover.recovery.accelerated import (
+    HARD_RATE,
+    RATES,
+    AcceleratedOptions,
+    accelerated_retrain,
+)
 from pdlrecover.recovery.evaluation import (
     LOSS_STEPS,
     EvaluationTerms,
@@ -73,6 +78,11 @@ def recovery(goal, scores, every=4, **options):
     return driven(evaluated(method, every), scores, engine)
 
 
+def continued(asked):
+    (news,) = [request for request in asked if isinstance(request, Continued)]
+    return news
+
+
 def rounds_of(asked):
     return [request.round for request in asked if isinstance(request, Update)]
 
@@ -82,7 +92,7 @@ def test_a_recovery_that_ends_more_than_half_a_point_below_goes_on_once():
     assert rounds_of(asked) == list(range(16))
     first, *_ = evaluations(asked)
     assert first.original
-    (news,) = [request for request in asked if isinstance(request, Continued)]
+    news = continued(asked)
     assert news.rounds == 16
     assert "94.40%" in news.why
     assert "95.00%" in news.why
@@ -121,6 +131,26 @@ def test_the_second_cycle_goes_on_from_the_first_with_its_schedule_begun_anew():
     last, first = (np.abs(steps[t].model - steps[t - 1].model).max() for t in (7, 8))
     assert first > 4 * last
     np.testing.assert_array_equal(steps[-1].model, model)
+
+
+def test_a_cycle_after_one_that_ended_far_below_takes_larger_steps_with_a_longer_memory():
+    """The first step of a cycle has no momentum yet, so only the rates differ there."""
+    usual, hard = (recovery(tally(950), [tally(score)] * 9) for score in (900, 899))
+    steps, hard_steps = (
+        [request for request in asked if isinstance(request, Stepped)] for _, asked in (usual, hard)
+    )
+    np.testing.assert_array_equal(steps[7].model, hard_steps[7].model)
+    first, first_hard = (of[8].model - of[7].model for of in (steps, hard_steps))
+    np.testing.assert_allclose(first_hard, HARD_RATE / RATES["muon"] * first, rtol=1e-9)
+    assert "working against" in continued(hard[1]).why
+    assert "working against" not in continued(usual[1]).why
+
+
+def test_a_rival_by_adam_has_no_hard_cycle():
+    usual, hard = (
+        recovery(tally(950), [tally(score)] * 9, optimizer="adam") for score in (900, 800)
+    )
+    np.testing.assert_array_equal(usual[0], hard[0])
 
 
 def test_a_second_cycle_is_asked_for_by_exact_numbers():

@@ -12,13 +12,16 @@ sum of updates that it opens can be subtracted from one that the training opened
 
 Where peers evaluate models on held-out data, K rounds that end more than half a point below the
 original are followed by a second cycle: K further rounds from there, with the rate's schedule and
-the momentum begun anew, and the minibatches of rounds K … 2K − 1.
+the momentum begun anew, and the minibatches of rounds K … 2K − 1. If they end more than five points
+below, some kept peer is probably working against the recovery, and the next cycle is a *hard* one,
+with γ = 0.16 and μ = 0.9: a long memory averages over what the attackers gain in a single round,
+and large steps make honest updates small, which bounds attacks that must look like them.
 """
 
 from dataclasses import dataclass
 
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.evaluation import in_cycles
+from pdlrecover.recovery.evaluation import Cycle, in_cycles
 from pdlrecover.recovery.optimizers import Adam, Muon, Rate
 from pdlrecover.recovery.requests import LocalSteps, Method, Optimizer, Original, Vector
 from pdlrecover.recovery.retrain import train
@@ -26,6 +29,8 @@ from pdlrecover.recovery.retrain import train
 FIRST, FRESH = STARTS = ("first", "fresh")
 RATES = {"muon": 0.04, "adam": 0.03}
 """γ by the optimiser's name."""
+HARD_RATE, HARD_MOMENTUM = 0.16, 0.9
+"""γ and μ of a cycle by muon that follows one which ended far below the original."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +73,13 @@ class AcceleratedOptions:
             return None
         return LocalSteps(steps=self.local_steps, rate=self.local_rate)
 
-    def steps(self, run: Original) -> Optimizer:
-        """Return the optimiser that makes the most of these rounds."""
+    def steps(self, run: Original, *, hard: bool = False) -> Optimizer:
+        """Return the optimiser that makes the most of these rounds, or of those of a hard cycle."""
         peak = RATES[self.optimizer] if self.rate is None else self.rate
         if self.optimizer == "muon":
+            peak, momentum = (HARD_RATE, HARD_MOMENTUM) if hard else (peak, self.momentum)
             rate = Rate(peak=peak, hold=0.0, rounds=self.rounds)
-            return Muon(rate=rate, layers=run.layers, momentum=self.momentum)
+            return Muon(rate=rate, layers=run.layers, momentum=momentum)
         rate = Rate(peak=peak, warmup=min(5, self.rounds), hold=0.6, rounds=self.rounds)
         return Adam(rate=rate, beta1=0.8, beta2=0.99, epsilon=1e-4)
 
@@ -86,10 +92,11 @@ def accelerated_retrain(run: Original, options: AcceleratedOptions | None = None
         if run.fresh is None:
             raise PlanError("this run has no way to draw new first weights for a fresh start")
         first, stream = run.fresh.first, run.fresh.stream
-    length, steps = options.rounds, options.steps(run)
+    length = options.rounds
 
-    def cycle(number: int, model: Vector) -> Method:
-        rounds = range(number * length, (number + 1) * length)
+    def cycle(now: Cycle, model: Vector) -> Method:
+        rounds = range(now.number * length, (now.number + 1) * length)
+        steps = options.steps(run, hard=now.far_below)
         return train(model, steps, rounds, stream=stream, local=options.local)
 
     return in_cycles(cycle, first, rounds=length, most=options.cycles, goal=run.goal)

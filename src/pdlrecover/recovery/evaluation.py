@@ -43,6 +43,8 @@ LOSS_STEPS = 1 << 16
 """A loss is dealt in steps of 1/LOSS_STEPS nats."""
 MARGIN = Fraction(1, 200)
 """A recovery whose accuracy ends by more below the original's goes on for another cycle."""
+FAR = Fraction(1, 20)
+"""One that ends by more below it is probably worked against: see `Cycle.far_below`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +127,18 @@ def evaluated(method: Method, every: int) -> Method:
                 at, found = request.model, (yield Evaluation(round=done, at=request.model))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cycle:
+    """Which cycle of a recovery this is."""
+
+    number: int
+    """From 0 on."""
+    far_below: bool = False
+    """Whether the one before ended far below the original."""
+
+
 def in_cycles(
-    cycle: Callable[[int, Vector], Method],
+    cycle: Callable[[Cycle, Vector], Method],
     first: Vector,
     *,
     rounds: int,
@@ -141,19 +153,25 @@ def in_cycles(
     wanted = goal if isinstance(goal, Tally) else None
     if most > 1 and isinstance(goal, np.ndarray):
         wanted = yield from _evaluation(0, goal, original=True)
-    model = first
+    model, far_below = first, False
     for number in range(most):
-        model = yield from cycle(number, model)
+        model = yield from cycle(Cycle(number=number, far_below=far_below), model)
         done = (number + 1) * rounds
         if wanted is None or number + 1 == most:
             break
         found = yield from _evaluation(done, model)
         if found is None or not is_below(found, wanted):
             break
+        far_below = is_below(found, wanted, FAR)
         why = (
             f"after {done} rounds the accuracy on held-out data is {found.accuracy:.2%} and that "
             f"of the original {wanted.accuracy:.2%}: cycle {number + 2} of at most {most} begins"
         )
+        if far_below:
+            why += (
+                f"; more than {float(100 * FAR):g} points below it, some kept peer may be working "
+                "against the recovery"
+            )
         yield Continued(rounds=done + rounds, why=why)
     return model
 

@@ -58,8 +58,8 @@ class Kind:
 
     @property
     def stored(self) -> bool:
-        """Whether each dealer's share is kept, for removals to be possible; a mask is used once."""
-        return not (self.masks or self.used_once)
+        """Whether each dealer's share is kept: updates for removals, masks for later products."""
+        return not self.used_once
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

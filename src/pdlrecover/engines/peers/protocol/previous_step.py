@@ -2,7 +2,7 @@
 
 A peer that has opened a step answers those that ask in that step with its votes and its sub-secret
 of it: they may have been lost, and nobody else can say them. Sub-secrets of sums are computed again
-from stored shares; of masked dot products they are kept (see `step_memory`).
+from stored shares; where what was dealt is used once, they are kept (see `step_memory`).
 """
 
 from dataclasses import dataclass

@@ -6,7 +6,8 @@ fresh sums       every peer deals its update; sub-secret: the sum of the settled
 evaluations      the same with three numbers, whose shares are not kept
 stored sum       nothing is dealt; sub-secret: a combination of stored shares
 stored sums      the same of several sums at once; sub-secret: which of them it has, and these
-dot products     every peer deals zero masks; sub-secret: its masked products
+dot products     sub-secret: its masked products. Every peer deals zero masks, as many as an update
+                 has blocks, and later dot products take theirs from what is left of these
 """
 
 from collections.abc import Callable, Sequence
@@ -195,7 +196,11 @@ class StoredSums:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MaskedDots:
-    """Deal zero masks, and open the dot products of public vectors with shared pairs."""
+    """Open the dot products of public vectors with shared pairs, hidden by zero masks.
+
+    The masks are dealt in this step, `dealt` of them, of which the first are used; or, if that is
+    0, taken from what an earlier step dealt. No mask is used twice.
+    """
 
     scheme: Scheme
     me: int
@@ -207,12 +212,20 @@ class MaskedDots:
     """This peer's shares of the pairs; None if it lacks one."""
     count: int
     """How many pairs there are."""
+    dealt: int
+    """How many masks every peer deals."""
+    masks: Callable[[], Elements | None] = lambda: None
+    """This peer's shares of the masks that were dealt before; None if it lacks them."""
 
     @property
-    def kind(self) -> Kind:
-        """One mask for each dot product."""
-        degree = self.scheme.quorums.dot_degree
-        return Kind(scheme=self.scheme, blocks=self.size, degree=degree, masks=True)
+    def kind(self) -> Kind | None:
+        """The masks; they are kept if some are left for later."""
+        if not self.dealt:
+            return None
+        degree, once = self.scheme.quorums.dot_degree, self.dealt == self.size
+        return Kind(
+            scheme=self.scheme, blocks=self.dealt, degree=degree, masks=True, used_once=once
+        )
 
     @property
     def size(self) -> int:
@@ -221,15 +234,17 @@ class MaskedDots:
 
     def deal(self, binding: bytes, seed: bytes) -> Dealt:
         """Deal this peer's masks."""
+        if self.kind is None:
+            raise MessageError("no masks are dealt where there are some left")
         return deal_masks(self.kind, binding, seed)
 
     def sub_secret(self, rows: dict[int, Elements]) -> Elements | None:
         """Multiply, and add all dealers' masks."""
         pairs = self.pairs()
-        if pairs is None:
+        masks = F61.combine([1] * len(rows), list(rows.values())) if self.dealt else self.masks()
+        if pairs is None or masks is None:
             return None
-        masks = F61.combine([1] * len(rows), list(rows.values()))
-        masks = masks.reshape(len(self.vectors), 1, self.count)
+        masks = masks[: self.size].reshape(len(self.vectors), 1, self.count)
         parts = [
             dots_public(self.scheme, pairs, vector, self._shares((self.me,), mask)).values
             for vector, mask in zip(self.vectors, masks, strict=True)

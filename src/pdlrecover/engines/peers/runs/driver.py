@@ -21,6 +21,7 @@ Rules:
   opened: with these public, either tells the other.
 - A peer that lacks a share that a step needs does not answer in it; where several sums are opened
   at once, it answers for the others.
+- Zero masks for dot products are dealt and agreed on for many at a time: see `mask_stock`.
 """
 
 import hashlib
@@ -42,6 +43,7 @@ from pdlrecover.engines.peers.protocol.tasks import (
     StoredSums,
     Task,
 )
+from pdlrecover.engines.peers.runs.mask_stock import MaskStock
 from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
 from pdlrecover.engines.traffic import Traffic
@@ -108,6 +110,7 @@ class Driver:
         """By round: the step of its last fresh sum, and who dealt in it."""
         self._pairs: dict[int, Elements | None] = {}
         """By round: this peer's share of the pair, once it was used; the last few."""
+        self._masks = MaskStock(size=context.scheme.quorums.blocks(code.length))
         self._decode: Callable[[Integers], Any] = lambda opened: opened
         self._asked_round: int | None = None
         self._evaluation: r.Evaluation | None = None
@@ -132,6 +135,9 @@ class Driver:
             self._fresh[self._asked_round] = self._step, dealers
             self.participation.deal(self._asked_round, dealers)
             self._pairs.pop(self._asked_round, None)
+            self._masks.meet(dealers)
+        elif dealers:
+            self._masks.dealers = dealers
         return self._next(self._decode(entry.values))
 
     def _next(self, answer: Any) -> Task | None:
@@ -327,15 +333,26 @@ class Driver:
             return products
 
         self._decode = decode
+        size = len(encoded) * len(pairs)
+        dealt = self._masks.take(size, self._step)
+        stock, first = self._masks.step, self._masks.used - size
+        dealers = sorted(self._masks.dealers)
+
+        def masks() -> Elements | None:
+            found = self._store.shares(self.context.run, stock, dealers)
+            return None if found is None else found[first:]
+
         return MaskedDots(
             scheme=self.context.scheme,
             me=self.context.me,
             round=self.round,
-            asked=_digest("dots", pairs, encoded),
+            asked=_digest("dots", [dealt, stock, first, *pairs], encoded),
             least_dealers=self.context.scheme.quorums.tolerance.colluders + 1,
             vectors=encoded,
             pairs=lambda: self._pair_shares(pairs),
             count=len(pairs),
+            dealt=dealt,
+            masks=masks,
         )
 
     def _opening(self, asked: bytes, share: Callable[[], Elements | None]) -> Task:

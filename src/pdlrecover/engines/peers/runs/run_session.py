@@ -123,7 +123,8 @@ class RunSession:
             values = spoken.sub_secret if spoken else None
         else:
             dealers = [held.dealer for held in entry.dealers]
-            values = self._store.shares(self._run, protocol.step, dealers)
+            total = self._store.shares(self._run, protocol.step, dealers)
+            values = None if total is None else task.sub_secret({protocol.context.me: total})
         part = None if values is None else SubSecret(choice=choice_of(entry.dealers), values=values)
         place = protocol.context.place(protocol.step, protocol.log, task.asked, task.round)
         return PreviousStep(place=place, spoken=spoken, sub_secret=part)
