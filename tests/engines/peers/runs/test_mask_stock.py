@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from wire import Setup, Wire, same_models
 
@@ -25,7 +27,7 @@ def dot_steps(monkeypatch):
 
 def dealt_although_enough_were_left(steps):
     size = steps[0][0].dealt
-    pairs = zip(steps, steps[1:], strict=False)
+    pairs = pairwise(steps)
     return [
         step for (_, _, used), (task, step, _) in pairs if task.dealt and used + task.size <= size
     ]
