@@ -161,7 +161,7 @@ def test_simulate_writes_a_result(tmp_path):
     [
         (["--malicious", "30"], "leaves nobody to recover"),
         (["--methods", "magic"], "no method is called 'magic'"),
-        (["--leavers", "1"], "would reveal its updates"),
+        (["--leavers", "1"], "would reveal the updates of peer"),
         (["--dataset", "mnist", "--data-dir", "nowhere"], "nowhere"),
         (["--config", "none.toml"], "does not exist"),
         (["--attack", "lie"], "needs attackers"),

@@ -43,7 +43,8 @@ from pdlrecover.history import FILES, Layout, RunHistory, complete_cohorts
 from pdlrecover.learning import FlatModel, LocalTraining
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.evaluation import EvaluationTerms, evaluated
-from pdlrecover.recovery.removal import Reason, check_peers_in_sum, check_removal
+from pdlrecover.recovery.privacy import PrivacyGuard, trained_round
+from pdlrecover.recovery.removal import Reason, check_removal, unprotected
 from pdlrecover.recovery.requests import (
     FreshStart,
     Method,
@@ -61,6 +62,8 @@ DEFAULT_BUDGET = 8 << 30
 
 FORMAT = 1
 
+FIRST_ROUND = trained_round(0)
+"""Whose sums every recovery opens that does not start afresh."""
 UNTRAINED = "there is nothing to recover yet: train the federation first"
 
 SAVED = ("batch_size", "seed", "bound", "l2", "malicious", "cohorts", "clear")
@@ -112,18 +115,20 @@ class Federation:
             parameters=self._flat.size, cohorts=whole, record=record, run=self._digest()
         )
         self.history = RunHistory(layout, folder, resume=resume)
+        least = 1 if clear else scheme.quorums.tolerance.colluders + 2
+        self._guard = PrivacyGuard(colluders=0, least=least)
+        self._guard.open(FIRST_ROUND, frozenset(range(simulated_peers.peers)))
         self._simulation = Simulation(
             simulated_peers=simulated_peers,
             scheme=scheme,
             history=self.history,
             clear=clear,
             source=source,
+            guard=self._guard,
         )
         self._optimizer: Optimizer | None = None
         self._planned: Optimizer | None = None
         self._recovered: list[frozenset[int]] = []
-        if not clear:
-            check_peers_in_sum(simulated_peers.peers, scheme.quorums.tolerance)
 
     @classmethod
     def simulate(
@@ -270,20 +275,23 @@ class Federation:
         )
         fresh = methods.starts_afresh(method, settings)
         original = self._known(method)
-        accepted = accept_differencing or fresh
-        kept = self.check_removal(remove, reason, accept_differencing=accepted)
+        kept = self.check_removal(
+            remove, reason, accept_differencing=accept_differencing, fresh=fresh
+        )
+        exposed = unprotected(remove, reason, accepted=accept_differencing)
         methods.check_plan(method, settings, rounds=original.rounds, removed=len(remove))
         original = replace(original, peers=self.simulated_peers.peers, kept=tuple(kept))
         if fresh:
             original = replace(original, fresh=self._fresh_start(kept, method))
         else:
-            self._recovered.append(frozenset(kept))
+            self._remember(frozenset(kept), unprotected=exposed)
         original = replace(original, goal=self._goal(reason))
         result = self._simulation.drive(
             self._watched(methods.start(method, original, settings)),
             kept=kept,
             faults=faults,
             observer=observer,
+            unprotected=exposed,
         )
         return self._trained(result)
 
@@ -301,23 +309,35 @@ class Federation:
         return self._simulation.drive(method, kept=kept, observer=observer).model
 
     def check_removal(
-        self, remove: Sequence[int], reason: Reason = "left", *, accept_differencing: bool = False
+        self,
+        remove: Sequence[int],
+        reason: Reason = "left",
+        *,
+        accept_differencing: bool = False,
+        fresh: bool = False,
     ) -> list[int]:
-        """Check that these peers can be removed; return who is kept."""
-        tolerance = self.scheme.quorums.tolerance
-        kept = check_removal(
-            remove,
-            peers=self.simulated_peers.peers,
-            tolerance=tolerance,
-            reason=reason,
-            accept_differencing=accept_differencing,
-            earlier=self._recovered,
-        )
-        if not self.clear:
-            check_peers_in_sum(len(kept), tolerance)
+        """Check that these peers can be removed; return who is kept.
+
+        A recovery that does not start afresh opens their sum at models of the training: in the
+        first round at least, and nowhere more sums than there.
+        """
+        tolerance, peers = self.scheme.quorums.tolerance, self.simulated_peers.peers
+        kept = check_removal(remove, peers=peers, tolerance=tolerance, reason=reason)
+        also = unprotected(remove, reason, accepted=accept_differencing)
+        question = None if fresh else FIRST_ROUND
+        self._guard.check(question, frozenset(kept), also=also)
         self.history.cohorts_of(kept)
         sum_store(self._simulation, kept, Faults())
         return kept
+
+    def _remember(self, *recovered: frozenset[int], unprotected: frozenset[int]) -> None:
+        """Take into account that sums over these kept peers are opened at the training's models.
+
+        What `unprotected` peers dealt need not be hidden from now on.
+        """
+        self._recovered += recovered
+        self._guard.unprotected |= unprotected
+        self._guard.note(FIRST_ROUND, *recovered)
 
     @property
     def original(self) -> Original:
@@ -451,6 +471,7 @@ class Federation:
             "clear": self.clear,
             "optimizer": optimizers.as_record(self._optimizer),
             "recovered": [sorted(kept) for kept in self._recovered],
+            "unprotected": sorted(self._guard.unprotected),
         }
         write_json(place / "federation.json", settings, HistoryError)
 
@@ -478,6 +499,7 @@ class Federation:
             optimizer = optimizers.from_record(settings.pop("optimizer"))
             tolerance = Tolerance(**settings.pop("tolerance"))
             recovered = [frozenset(kept) for kept in settings.pop("recovered")]
+            exposed = frozenset(settings.pop("unprotected", ()))
             values = {key: settings.pop(key) for key in SAVED}
             values |= {key: settings.pop(key) for key in SAVED_LATER if key in settings}
             tally = settings.pop("evaluated", None)
@@ -499,7 +521,8 @@ class Federation:
                 f"and {len(federation.history.models)} models; train it again"
             )
         federation._optimizer = optimizer
-        federation._recovered, federation._evaluated = recovered, evaluated_as
+        federation._remember(*recovered, unprotected=exposed)
+        federation._evaluated = evaluated_as
         return federation
 
 

@@ -77,6 +77,9 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
         rounds = run.exact_rounds
         if away := [f"{who} {rounds - n}" for who, n in run.dealt.items() if n < rounds]:
             lines.append(f"    of {rounds} exact rounds, done without: {', '.join(away)}")
+        if run.withheld:
+            few = ", ".join(f"{who} {count}" for who, count in run.withheld.items())
+            lines.append(f"    dealings that others got and this peer did not: {few}")
         lines += [f"    {line}" for line in _evaluated(run.evaluations)]
     for removal in status.removals:
         lines.append(

@@ -12,9 +12,9 @@ Rules:
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 import numpy as np
@@ -31,8 +31,17 @@ from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
 from pdlrecover.recovery import requests
 from pdlrecover.recovery.evaluation import NUMBERS
-from pdlrecover.recovery.removal import check_peers_in_sum
-from pdlrecover.recovery.requests import HeadSums, Individuals, Method, Request, Sum, Tally, Vector
+from pdlrecover.recovery.privacy import PrivacyGuard, trained_round
+from pdlrecover.recovery.requests import (
+    HeadSums,
+    Individuals,
+    LocalSteps,
+    Method,
+    Request,
+    Sum,
+    Tally,
+    Vector,
+)
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
@@ -56,6 +65,8 @@ class Simulation:
     simulated_peers: SimulatedPeers
     scheme: Scheme
     history: RunHistory
+    guard: PrivacyGuard
+    """Asked before every opening on shares."""
     clear: bool = False
     source: Source | None = None
     latest: Ledger | None = None
@@ -72,11 +83,15 @@ class Simulation:
         record: bool = False,
         faults: Faults | None = None,
         observer: Observer | None = None,
+        unprotected: frozenset[int] = frozenset(),
     ) -> MethodOutcome:
-        """Run a method to its end, answering its requests for the kept peers."""
+        """Run a method to its end, answering its requests for the kept peers.
+
+        `unprotected` are removed peers whose updates need not be hidden.
+        """
         store: SumStore[Any] = sum_store(self, sorted(kept), faults or Faults())  # of either kind
         tallies: SumStore[Any] = sum_store(self, sorted(kept), faults or Faults(), NUMBERS)
-        run = _MethodRun(self, tuple(sorted(kept)), record, store, tallies)
+        run = _MethodRun(self, tuple(sorted(kept)), record, store, tallies, unprotected)
         ledger = self.latest = run.ledger
         answer: Answer | None = None
         while True:
@@ -108,6 +123,7 @@ class _MethodRun(Generic[HeldSum]):
         record: bool,
         sum_store: SumStore[HeldSum],
         tallies: SumStore[Any],
+        unprotected: frozenset[int],
     ) -> None:
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
         self._code = self._simulated_peers.code
@@ -116,7 +132,7 @@ class _MethodRun(Generic[HeldSum]):
         self._clear, self._sum_store, self._tallies = simulation.clear, sum_store, tallies
         most = max(map(len, self._simulated_peers.held_out), default=0)
         self.evaluations = Evaluations(most=most)
-        self._tolerance = simulation.scheme.quorums.tolerance
+        self._guard, self._unprotected = simulation.guard, unprotected
         traffic = Traffic(
             quorums=simulation.scheme.quorums,
             parameters=self._simulated_peers.updates.model.size,
@@ -180,7 +196,9 @@ class _MethodRun(Generic[HeldSum]):
         timed = nullcontext if request.before else self.timed
         with timed("gradient"):
             phase: Phase = "training" if self._record else "recovery"
-            groups = self._history.layout.cohorts if self._record else (self._asked(request.of),)
+            asked = self._asked(request.of)
+            self._may_open(self._question(request), asked)
+            groups = self._history.layout.cohorts if self._record else (asked,)
             sums = self._simulated_peers.sums(
                 t,
                 request.at,
@@ -203,12 +221,25 @@ class _MethodRun(Generic[HeldSum]):
             return self._opened(held)
 
     def _asked(self, of: tuple[int, ...] | None) -> tuple[int, ...]:
-        """Return these of the kept peers: on shares, enough of them to hide each."""
-        if of is None:
-            return self._kept
+        """Return these of the kept peers."""
+        return self._kept if of is None else tuple(self._kept[i] for i in of)
+
+    def _question(self, request: requests.Update) -> Hashable:
+        """Return what is asked of a peer: what the training asked, if it is that."""
+        if self._record:
+            return trained_round(request.round)
+        t, models, trained = request.round, self._history.models, self._simulated_peers.updates
+        usual = LocalSteps(steps=trained.local.steps, rate=trained.local.rate)
+        same = request.local in (None, usual) or request.local.steps == usual.steps == 1
+        own = same and not request.stream and request.teacher is None
+        if own and t < len(models) and np.array_equal(models[t], request.at):
+            return trained_round(t)
+        return replace(request, local=None if same else request.local).question
+
+    def _may_open(self, question: Hashable, peers: Sequence[int]) -> None:
+        """Ask the guard, where anything is private."""
         if not self._clear:
-            check_peers_in_sum(len(of), self._tolerance)
-        return tuple(self._kept[i] for i in of)
+            self._guard.open(question, frozenset(peers), also=self._unprotected)
 
     def _past(self, rounds: tuple[int, ...]) -> Sum:
         """Open the stored sums of a block of rounds, added up."""
@@ -222,6 +253,9 @@ class _MethodRun(Generic[HeldSum]):
             raise PlanError(
                 "this method asks for the sums of the removed peers, and no peer is removed"
             )
+        removed = set(range(self._simulated_peers.peers)) - set(self._kept)
+        for t in rounds:
+            self._may_open(trained_round(t), sorted(removed))
         with self.timed("opening"):
             return self._opened(self._sum_store.total([self._stored(t, others) for t in rounds]))
 
@@ -313,6 +347,8 @@ class _MethodRun(Generic[HeldSum]):
             raise PlanError(
                 f"round {t} was asked for, and the history has {len(self._history.sums)}"
             )
+        if cohorts is None:
+            self._may_open(trained_round(t), self._kept)
         chosen = self._cohorts if cohorts is None else cohorts
         return self._sum_store.total(self._sum_store.read(self._history.dealt(t), chosen))
 

@@ -2,7 +2,8 @@
 
     ŵ_{t+1} = step(ŵ_t, Σ_K g(w̄_t) / Σ_K α)
 
-`tuned` replaces the last k rounds by exact ones: replay-then-tune.
+`tuned` replaces the last k rounds by exact ones: replay-then-tune. Rounds whose stored sum must
+stay closed are passed over.
 """
 
 from pdlrecover.errors import PlanError
@@ -17,6 +18,9 @@ def historical(run: Original, tuned: int = 0) -> Method:
     model = run.models[0].copy()
     for t in range(run.rounds):
         exact = t >= run.rounds - tuned
+        if t in run.closed and not (exact and (model - run.models[t]).any()):
+            yield Stepped(round=t, model=model, exact=False)
+            continue
         total = yield from update(t, model) if exact else past(t)
         model = stepper.step(model, total.mean)
         yield Stepped(round=t, model=model, exact=exact)

@@ -113,6 +113,8 @@ class MethodEntry:
     rounds: Literal["own", "scheduled", "budgeted"] = "own"
     """Who sets its exact rounds: the method; PDLRecover's schedule, which must fit the run; or the
     number that PDLRecover has used, by default what that schedule plans."""
+    passes_over: bool = False
+    """Whether it goes on without stored sums that must stay closed (`Original.closed`)."""
     removes: bool = False
     """Whether it is about the removed peers' own updates, so that there must be some."""
     noisy: bool = False
@@ -174,10 +176,11 @@ _budgeted = partial(
 
 METHODS: dict[str, MethodEntry] = {
     "retrain": _baseline(lambda run, s: retrain(run), sees="first model"),
-    "historical": _baseline(lambda run, s: historical(run)),
+    "historical": _baseline(lambda run, s: historical(run), passes_over=True),
     "pdlrecover": _baseline(
         lambda run, s: pdlrecover(run, s.options),
         rounds="scheduled",
+        passes_over=True,
         varies={**PLAN, "block": int},
         vary=lambda s, numbers: replace(s, options=changed(s.options, numbers)),
     ),
@@ -193,6 +196,7 @@ METHODS: dict[str, MethodEntry] = {
     "replay-then-tune": _budgeted(
         lambda run, s: historical(run, tuned=s.exact_rounds(run)),
         length=lambda run, s: run.rounds,
+        passes_over=True,
     ),
     "accelerated-retrain": _baseline(
         lambda run, s: accelerated_retrain(run, s.accelerated),

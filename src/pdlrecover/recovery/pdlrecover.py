@@ -7,6 +7,9 @@ From ŵ_0 = w̄_0, for t = 0 … T−1:
 2. Estimated round: step along ĝ_t = Σ_K g(w̄_t) + H̃(ŵ_t − w̄_t), with H̃v as in `curvature`.
 3. Step: the run's own server optimiser, from its first state, along ĝ_t / Σ_K α.
 
+A round whose stored sum must stay closed is exact, and adds no pair; while ŵ_t = w̄_t, where the
+updates are those of the stored sum, it is passed over.
+
 Two modes, and in both only the sum over a *block* of k estimated rounds is opened:
 
 - *Shared*: the pairs stay shared. At the first round t of a block, Σ_τ Σ_K g(w̄_τ) + k·H̃(ŵ_t − w̄_t)
@@ -87,7 +90,11 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
     stepper = run.optimizer.start()
     model = run.models[0].copy()
     for t in range(rounds):
-        mean, exact, fallback = None, schedule.is_exact(t, rounds), False
+        moved = model - run.models[t]
+        if t in run.closed and not moved.any():
+            yield requests.Stepped(round=t, model=model, exact=False)
+            continue
+        mean, exact, fallback = None, t in run.closed or schedule.is_exact(t, rounds), False
         if not exact and estimator.ready:
             metric = stepper.metric(options.metric_epsilon)
             mean = yield from estimator.estimate(t, model, metric)
@@ -97,11 +104,17 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
             fresh = yield from requests.update(t, model)
             mean = fresh.mean
             guard.learn(mean)
-            if t < rounds - schedule.final and (v := model - run.models[t]).any():
-                estimator.learn(t, v, fresh)
+            if t < rounds - schedule.final and t not in run.closed and moved.any():
+                estimator.learn(t, moved, fresh)
         model = stepper.step(model, mean)
         yield requests.Stepped(round=t, model=model, exact=exact, fallback=fallback)
     return model
+
+
+def _block(run: Original, schedule: Schedule, start: int, size: int) -> range:
+    """Return the rounds from `start` on that are estimated together: none of them stays closed."""
+    block = schedule.block(start, run.rounds, size)
+    return range(start, next((t for t in block if t in run.closed), block.stop))
 
 
 class _Shared:
@@ -124,7 +137,7 @@ class _Shared:
 
     def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         if t not in self._block:
-            self._block = self._options.schedule.block(t, self._run.rounds, self._length)
+            self._block = _block(self._run, self._options.schedule, t, self._length)
             self._mean = yield from self._estimate(model, metric)
         return self._mean
 
@@ -181,7 +194,7 @@ class _OpenedPairs:
     def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         begins = t not in self._block
         if begins:
-            self._block = self._options.schedule.block(t, self._run.rounds, self._length)
+            self._block = _block(self._run, self._options.schedule, t, self._length)
         if begins or self._learned:
             yield from self._open(begins)
             self._add_pairs()
@@ -212,11 +225,14 @@ class _OpenedPairs:
         schedule, rounds, t = self._options.schedule, self._run.rounds, self._block.stop
         pairs: list[tuple[int, ...]] = []
         while t < rounds:
+            if t in self._run.closed:
+                t += 1
+                continue
             if schedule.is_exact(t, rounds):
                 pairs = [*pairs, (t,)][-schedule.buffer :]
                 t += 1
                 continue
-            block = schedule.block(t, rounds, self._length)
+            block = _block(self._run, schedule, t, self._length)
             yield from (*pairs, tuple(block))
             pairs, t = [], block.stop
 

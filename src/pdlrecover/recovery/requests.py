@@ -81,6 +81,15 @@ class Update:
     """Whether a training of the method's own kind would have opened it already: then it is only
     computed again, and no cost of the recovery."""
 
+    @property
+    def question(self) -> tuple[object, ...]:
+        """Return what a peer's answer depends on: asked the same again, it deals the same again."""
+        hashed = hashlib.sha256(self.at.tobytes())
+        for model in self.teacher.models if self.teacher else ():
+            hashed.update(model.tobytes())
+        temperature = self.teacher and self.teacher.temperature
+        return self.round, self.stream, self.local, temperature, hashed.digest()
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Past:
@@ -326,6 +335,8 @@ class Original:
     goal: Vector | Tally | None = None
     """Where peers evaluate models, what a recovery is to come up to: the trained model, which the
     kept peers are to evaluate, or what all peers' evaluation of it was; None if it is not known."""
+    closed: frozenset[int] = frozenset()
+    """Rounds whose stored sums must not be opened: they would tell too much of somebody."""
     peers: int = 0
     """How many peers trained."""
     kept: tuple[int, ...] = ()

@@ -162,6 +162,7 @@ class Setup:
         self.federation = FEDERATION
         self.model = FlatModel(small.module(hidden=2), (3,))
         self.held_out, self.every = held_out, every
+        self.closed = frozenset()
         self.most = most_held_out(held_out, max(SIZES[:peers]))
 
     def contribution(self, peer):
@@ -190,6 +191,7 @@ class Setup:
             evaluate=contribution.evaluate if self.held_out else None,
             most_held_out=self.most,
             history=history,
+            unprotected=frozenset(range(self.peers)) - set(context.peers),
         )
 
     def history(self, peer, rounds):
@@ -217,10 +219,8 @@ class Setup:
         network = Network(wire or Wire(), {p: self.trainer(p, rounds) for p in range(self.peers)})
         return network.run(**arguments) if run else network
 
-    def recoverer(self, peer, trained, removed, method="pdlrecover", settings=SETTINGS):
-        assert trained.finished
-        history = self.history(peer, trained.driver.round)
-        run = Original(
+    def original(self, peer, history, removed, method):
+        return Original(
             models=history.models,
             optimizer=SGD_RATE,
             code=self.contribution(peer).code,
@@ -229,7 +229,13 @@ class Setup:
             goal=history.models[-1] if self.held_out else None,
             peers=self.peers,
             kept=tuple(p for p in range(self.peers) if p not in removed),
+            closed=self.closed,
         )
+
+    def recoverer(self, peer, trained, removed, method="pdlrecover", settings=SETTINGS):
+        assert trained.finished
+        history = self.history(peer, trained.driver.round)
+        run = self.original(peer, history, removed, method)
         context = self.context(peer, named(method, removed), run.kept)
         driver = self.driver(peer, context, methods.start(method, run, settings), history)
         return RunSession(driver, self.stores[peer])

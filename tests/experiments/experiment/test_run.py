@@ -175,7 +175,7 @@ def test_a_single_leaver_is_refused_before_anything_is_computed(tmp_path, monkey
     monkeypatch.setattr(
         "pdlrecover.experiments.experiment.run._train", lambda *a: pytest.fail("trained")
     )
-    with pytest.raises(PlanError, match="would reveal its updates"):
+    with pytest.raises(PlanError, match="would reveal the updates of peer"):
         run(replace(SMALL, malicious=0, leavers=1), tmp_path)
     assert not list(tmp_path.iterdir())
 

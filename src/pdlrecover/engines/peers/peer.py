@@ -368,7 +368,8 @@ class Peer:
             text = "removal %s has passed, the recovery begins"
             LOG.info(text, run.hex()[:16], extra={"facts": facts})
             try:
-                self._begin(run, self.runs.recoverer(removal))
+                closed = self.removals.closed_rounds(removal.proposal)
+                self._begin(run, self.runs.recoverer(removal, closed))
                 if stops:
                     self._stop_training(run)
             except Exception as error:  # one recovery's trouble is not to end the others

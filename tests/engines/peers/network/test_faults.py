@@ -162,11 +162,10 @@ def test_a_training_survives_kills_at_every_step_of_a_round(settled, tmp_path):
         assert fallen <= {*told[step + 1], *told[step + 2]}, "who came back takes part again"
 
 
-SHARED_STAGES = [  # step 1, 2: updates; 3, 4: dot products; 5: a direction; 6: an update
-    {4: BEFORE_DEALING, 2: BEFORE_RECEIPT},
-    {4: HALF_DEALT, 2: WRITING},
-    {None: BEFORE_PROPOSING, 4: WRITTEN},
-    {1: BEFORE_OPENING_STORED},
+SHARED_STAGES = [  # updates; masks, with dot products and directions after them; an update
+    {2: WRITING},
+    {4: WRITTEN, 2: BEFORE_OPENING},
+    {None: BEFORE_PROPOSING, 1: BEFORE_OPENING_STORED},
     {None: HALF_PROPOSED, 2: BEFORE_OPENING},
 ]
 OPENED_STAGES = [  # step 1, 2: updates; 3: many stored sums; 4: an update
@@ -178,7 +177,7 @@ OPENED_STAGES = [  # step 1, 2: updates; 3: many stored sums; 4: an update
 
 @pytest.mark.parametrize(("open_pairs", "stages"), [(False, SHARED_STAGES), (True, OPENED_STAGES)])
 def test_a_recovery_survives_kills_at_every_step(settled, tmp_path, open_pairs, stages):
-    """Who was away for an update has no share of its pair, so in 1 and 2 the same two are."""
+    """Nobody is away in a whole update: a pair without somebody is not used, it would expose it."""
     place = settled(
         peers=6,
         tolerance=Tolerance(colluders=1, dropouts=3),

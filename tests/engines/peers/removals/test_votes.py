@@ -103,8 +103,8 @@ def test_forged_approvals_do_not_count_and_their_bearer_is_named():
 @pytest.mark.parametrize(
     ("proposal", "why"),
     [
-        (removal((3,), reason="left"), "would reveal its updates"),
-        (removal((3, 4), reason="left"), "1 peers may collude .* At least 3 leavers"),
+        (removal((3,), reason="left"), "would reveal the updates of peer"),
+        (removal((3, 4), reason="left"), "1 peers may collude.* At least 3 honest peers leave"),
         (removal((3, 4, 5)), "survive 2 dropouts"),
         (removal((3, 9)), "no peer 9"),
         (removal(()), "at least one"),
@@ -173,7 +173,7 @@ def test_an_approval_reaches_everybody_though_its_sender_told_only_some():
 def test_with_a_fresh_start_the_history_is_not_needed(broken):
     large(0, **broken).propose(removal((6, 7), **FRESH))
     with pytest.raises(PlanError):
-        large(0, **broken).propose(removal((6, 7), reason="left"))
+        large(0, **broken).propose(removal((6, 7), reason="left", method="delta-grad"))
 
 
 def test_fresh_starts_do_not_exclude_other_removals():
@@ -307,7 +307,9 @@ def test_a_third_removal_is_held_against_all_before_it():
         peers[0].propose(removal((5, 7), reason="left"))
 
 
-LEFT = removal((6, 7), reason="left")
+LEFT = removal((6, 7), reason="left", method="delta-grad")
+ROUND_BY_ROUND = {"method": "delta-grad", "reason": "left"}
+"""This method cannot go on without some of the stored sums."""
 RETRAIN, SHORT = replace(LEFT, method="retrain"), replace(LEFT, method="accelerated-retrain")
 
 
@@ -325,8 +327,8 @@ RETRAIN, SHORT = replace(LEFT, method="retrain"), replace(LEFT, method="accelera
         (RETRAIN, {0: (6, 7), 1: (6, 7), 2: (7,)}, "would reveal the updates of peer 6"),
         (RETRAIN, {0: (6, 7), 2: (6,)}, None),
         (replace(LEFT, accept_differencing=True), {1: (6,)}, None),
-        (removal((6, 7)), {1: (0, 1, 2, 3, 4)}, "a single other"),
-        (removal((6, 7), accept_differencing=True), {1: (0, 1, 2, 3, 4)}, "a single other"),
+        (removal((6, 7), method="delta-grad"), {1: (0, 1, 2, 3, 4)}, "a single other"),
+        (replace(LEFT, accept_differencing=True), {1: (0, 1, 2, 3, 4)}, "a single other"),
         (removal((6, 7), method="retrain"), {1: (0, 1, 2, 3, 4)}, None),
         (
             removal((6, 7), method="retrain"),
@@ -349,7 +351,7 @@ def test_a_recovery_that_opened_nothing_of_a_round_excuses_no_other_in_it():
     peers = {me: large(me, absent={3: (5, 7)}) for me in range(8)}
     assert not pass_it(peers, RETRAIN)
     with pytest.raises(PlanError, match="would reveal the updates of peer 6"):
-        peers[0].propose(removal((5, 6), reason="left"))
+        peers[0].propose(removal((5, 6), **ROUND_BY_ROUND))
 
 
 @pytest.mark.parametrize(
@@ -368,12 +370,42 @@ def test_a_recovery_that_opened_nothing_of_a_round_excuses_no_other_in_it():
 def test_two_are_hidden_also_from_a_leaver_who_colludes(first, second, absent, why):
     peers = {me: large(me, setup=COLLUDING, absent=absent) for me in range(8)}
     if first:
-        assert not pass_it(peers, removal(first, reason="left"))
-    refusing = pass_it(peers, removal(second, reason="left"), by=[0])
+        assert not pass_it(peers, removal(first, **ROUND_BY_ROUND))
+    refusing = pass_it(peers, removal(second, **ROUND_BY_ROUND), by=[0])
     assert refusing == ([] if why is None else [0])
     if why:
         with pytest.raises(PlanError, match=why):
-            peers[0].propose(removal(second, reason="left"))
+            peers[0].propose(removal(second, **ROUND_BY_ROUND))
+
+
+@pytest.mark.parametrize("method", ["pdlrecover", "historical", "replay-then-tune"])
+def test_methods_that_replay_leave_rounds_closed_that_would_tell_too_much(method):
+    """In round 1 only one leaver dealt, in round 4 too few of the kept, in round 7 no leaver."""
+    asked = large(0, absent={1: (6,), 4: (0, 1, 2, 3, 4), 7: (6, 7)})
+    proposal = removal((6, 7), method=method, reason="left")
+    asked.propose(proposal)
+    assert asked.closed_rounds(proposal) == {1, 4}
+
+
+def test_a_removal_is_refused_if_more_than_half_of_the_rounds_would_stay_closed():
+    proposal = removal((6, 7), reason="left")
+    large(0, absent=dict.fromkeys(range(ROUNDS // 2), (6,))).propose(proposal)
+    with pytest.raises(PlanError, match="would reveal the updates of peer 7"):
+        large(0, absent=dict.fromkeys(range(ROUNDS // 2 + 1), (6,))).propose(proposal)
+
+
+@pytest.mark.parametrize(("absent", "meet"), [({0: (6,)}, True), ({}, False), ({1: (6,)}, False)])
+def test_two_recoveries_that_would_ask_for_updates_at_the_same_model_do_not_both_pass(absent, meet):
+    """Removing {5}, then {5, 6}: if 6 was away in round 0, both are at one model in round 1."""
+    peers = {me: large(me, absent=absent) for me in range(8)}
+    assert not pass_it(peers, removal((5,)))
+    second = removal((5, 6))
+    if meet:
+        with pytest.raises(PlanError, match="at the same model after round 0"):
+            peers[0].propose(second)
+    else:
+        peers[0].propose(second)
+    peers[0].propose(replace(second, accept_differencing=True))
 
 
 def test_a_method_that_needs_shares_that_this_peer_has_dropped_is_not_approved():

@@ -296,7 +296,7 @@ def test_the_ledger_of_a_run_says_who_was_in_its_sums():
     told = driver.participation.record(driver.ledger)
     assert told.exact_rounds_from_history == 1, "both that go dealt in the first round"
     assert told.opened["fresh sums"].of == "3 to 4 kept peers together"
-    assert told.opened["dot products"].of == "3 kept peers together", "of the same pair"
+    assert told.opened["dot products"].of == "4 kept peers together", "a pair of 3 tells the other"
     assert told.gradient_evaluations == 4 * (told.exact_rounds - 1)
 
 

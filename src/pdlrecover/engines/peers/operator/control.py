@@ -145,6 +145,10 @@ class Control:
             state=step.state.name if step else None,
             exact_rounds=session.driver.participation.rounds,
             dealt=peer.runs.dealt(session),
+            withheld={
+                peer.names[p]: count
+                for p, count in session.driver.participation.withheld.most_common()
+            },
             log=session.protocol.log.hex(),
             evaluations=tuple(session.driver.evaluations.points),
         )

@@ -28,6 +28,8 @@ class RunStatus:
     exact_rounds: int = 0
     dealt: Mapping[str, int] = field(default_factory=dict)
     """In how many exact rounds each of its peers dealt."""
+    withheld: Mapping[str, int] = field(default_factory=dict)
+    """How many dealings of a peer did not come here, though others' of the same step did."""
     log: str = ""
     evaluations: tuple[EvaluationPoint, ...] = ()
     """How good the peers found its models, on what they hold out."""

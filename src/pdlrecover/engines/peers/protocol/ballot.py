@@ -177,8 +177,23 @@ class Ballot:
         )
         if not is_free and not shows_quorum:
             return False
-        is_backed = shows_quorum or self.locked_view >= 0
+        is_backed = shows_quorum or self.locked_view >= 0 or self._was_accepted(proposal.choice)
         return holds(proposal) if is_backed else accepts(proposal)
+
+    def _was_accepted(self, choice: bytes) -> bool:
+        """Say whether an honest peer has voted for this set in an earlier view.
+
+        It was good enough then, and others may be locked on it: what came to be known since must
+        not keep this peer from following them.
+        """
+        voters = {
+            peer
+            for (view, final), votes in self._votes.items()
+            if view < self.view and not final
+            for peer, given in votes.items()
+            if given == choice
+        }
+        return len(voters) > self.liars
 
     def record(self) -> BallotRecord:
         """Return what must survive a crash."""

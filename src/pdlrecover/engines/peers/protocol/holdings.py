@@ -162,32 +162,75 @@ class Holdings:
         others = (p for p in self._context.others if silent or p in receipts)
         return tuple(p for p in others if mine not in receipts.get(p, ()))
 
-    def proposable(self, *, in_time: bool) -> list[m.Held] | None:
+    def proposable(self, *, in_time: bool, view: int) -> list[m.Held] | None:
         """Return the set that a leader should propose, or None if it should wait.
 
-        It starts with what a quorum holds, and drops the dealing that the fewest hold until a
-        quorum holds all.
+        A quorum must hold all of it. In every other view more than a quorum must, if there is such
+        a set: who lies about what it holds may be in a quorum, and then not vote.
         """
-        receipts = {**self._receipts, self._context.me: frozenset(self._held.values())}
+        receipts = self._all_receipts()
         here = len(receipts) >= self._context.quorum
         if not here or (in_time and not self.expected <= receipts.keys()):
             return None
-        counts = Counter(held for some in receipts.values() for held in some)
-        chosen = [
+        surely = self._largest_set(self._held_surely) if view % 2 else None
+        return surely or self._largest_set(self._context.quorum)
+
+    def _largest_set(self, least: int) -> list[m.Held] | None:
+        """Return as many dealings as can be that `least` peers all hold; None if too few.
+
+        It starts with what so many hold, drops the dealing that the fewest hold until so many hold
+        all, and adds again what can be.
+        """
+        counts = Counter(held for some in self._all_receipts().values() for held in some)
+        found = [
             held
-            for held in sorted(self._held.values(), key=lambda held: held.dealer)
-            if counts[held] >= self._context.quorum and held.dealer not in self._cheats
+            for held in sorted(self._held.values(), key=lambda held: -counts[held])
+            if counts[held] >= least and held.dealer not in self._cheats
         ]
-        while len(chosen) >= self._task.least_dealers:
-            if sum(some.issuperset(chosen) for some in receipts.values()) >= self._context.quorum:
-                return chosen
-            chosen.remove(min(chosen, key=lambda held: counts[held]))
-        return None
+        chosen = list(found)
+        while chosen and self._holders(chosen) < least:
+            chosen.pop()
+        for held in found[len(chosen) :]:
+            if self._holders([*chosen, held]) >= least:
+                chosen.append(held)
+        if len(chosen) < self._task.least_dealers:
+            return None
+        return sorted(chosen, key=lambda held: held.dealer)
 
     def accepts(self, proposal: m.Proposal) -> bool:
-        """Say whether this peer holds all of a proposed set, and the set is large enough."""
+        """Say whether this peer holds all of a proposed set, and nothing is left out of it.
+
+        A dealing is left out if enough peers hold it besides the set, so that the set could be
+        larger: a leader could make the sums of a round so small that nobody can be removed.
+        """
         dealers = [held.dealer for held in proposal.dealers]
-        return not self._cheats.intersection(dealers) and self.holds(proposal)
+        if self._cheats.intersection(dealers) or not self.holds(proposal):
+            return False
+        left_out = [
+            held
+            for held in self._held.values()
+            if held.dealer not in dealers and held.dealer not in self._cheats
+        ]
+        known = len(self._all_receipts()) >= self._context.quorum
+        return not known or not any(
+            self._holders([*proposal.dealers, held]) >= self._held_surely for held in left_out
+        )
+
+    def _all_receipts(self) -> dict[int, frozenset[m.Held]]:
+        return {**self._receipts, self._context.me: frozenset(self._held.values())}
+
+    def _holders(self, dealings: Iterable[m.Held]) -> int:
+        """Return how many say that they hold all of these."""
+        return sum(some.issuperset(dealings) for some in self._all_receipts().values())
+
+    @property
+    def _held_surely(self) -> int:
+        """How many must say that they hold a dealing, so that a quorum does even if e of them lie.
+
+        All whose receipts are here are enough, too.
+        """
+        liars = self._context.scheme.quorums.tolerance.liars
+        return min(self._context.quorum + liars, len(self._all_receipts()))
 
     def holds(self, proposal: m.Proposal) -> bool:
         """Say the same of a set that a quorum voted for, whoever was proven to cheat since."""
@@ -203,6 +246,11 @@ class Holdings:
         if any(self._held.get(held.dealer) != held for held in dealers):
             return None
         return {held.dealer: self._rows[held.dealer] for held in dealers}
+
+    def held_of(self, dealers: tuple[m.Held, ...]) -> dict[int, Elements]:
+        """Return those of this peer's rows of these dealings that it holds."""
+        here = (held for held in dealers if self._held.get(held.dealer) == held)
+        return {held.dealer: self._rows[held.dealer] for held in here}
 
     def _hold(self, held: m.Held, statement: bytes, row: Elements) -> None:
         self._held[held.dealer], self._statements[held.dealer] = held, statement

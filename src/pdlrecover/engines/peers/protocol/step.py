@@ -165,7 +165,7 @@ class Step:
         self._move(Move.OVERTAKEN)
 
     def caught_up(self, entry: m.LogEntry) -> e.Commit:
-        """Finish with what the others have opened; keep the rows if they are all here."""
+        """Finish with what the others have opened; keep those of the rows that are here."""
         self._move(Move.CAUGHT_UP)
         return self._result(entry)
 
@@ -252,7 +252,10 @@ class Step:
             sends += self._receipt() if self._helps else []
         if self.ballot.must_propose and (agreeing or self._helps):
             in_time = now < self._propose_at
-            found = self.holdings.proposable(in_time=in_time) if agreeing else self._dealers
+            view = self.ballot.view
+            found = (
+                self.holdings.proposable(in_time=in_time, view=view) if agreeing else self._dealers
+            )
             if found or self.ballot.is_bound:
                 proposal = self.ballot.propose(found or ())
                 sends += self.context.broadcast(self.place, proposal)
@@ -329,8 +332,8 @@ class Step:
         return [*blames, self._result(m.LogEntry(dealers=self._dealers, values=values))]
 
     def _result(self, entry: m.LogEntry) -> e.Commit:
-        rows = self.holdings.rows(entry.dealers) if self.task.kind and self.task.kind.stored else {}
-        return e.Commit(entry=entry, shares=rows or {})
+        stored = self.task.kind is not None and self.task.kind.stored
+        return e.Commit(entry=entry, shares=self.holdings.held_of(entry.dealers) if stored else {})
 
     def _deal(self, dealt: Dealt) -> list[e.Effect]:
         """Deal to all others; which dealing it is, is kept before anybody sees it."""

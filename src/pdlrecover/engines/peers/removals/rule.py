@@ -5,9 +5,15 @@ Rules:
 - A removal that the rule refuses (see `recovery.removal`) does not count, whoever approves it. It
   is judged together with others: those that have passed, and, before this peer approves it, those
   that this peer has approved.
-- The rule holds in every training round that the recovery may open a stored sum of, for those that
-  dealt in it, together with the other removals that may open one of it. Methods that do not replay
-  the history open those of the first rounds, up to the one in which a removed peer first dealt.
+- The guard (`recovery.privacy`) is asked for every training round that the recovery may open a
+  stored sum of, for those that dealt in it, together with the other removals that may open one of
+  it. Methods that do not replay the history open those of the first rounds, up to the one in which
+  a removed peer first dealt.
+- A method that can go on without some stored sums is not refused for a few rounds in which too few
+  dealt: they stay closed (`closed_rounds`). That depends on the training and this removal alone, so
+  that all peers leave the same ones closed, whichever other removals they have heard of first.
+- Two recoveries that would ask for fresh updates at the same model are refused: who is away in one
+  of them, which nobody knows beforehand, would be exposed.
 - A method that starts afresh opens none, and asks for nothing at a model of the training. So any
   number of peers may go, whoever dealt in which round, and also while the training is under way;
   such a removal is about no log (`NOTHING`).
@@ -25,7 +31,8 @@ from pdlrecover.engines.peers.federation.plan import Recovery, Training
 from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery import methods
-from pdlrecover.recovery.removal import check_differences, check_peers_in_sum, check_removal
+from pdlrecover.recovery.privacy import PrivacyGuard
+from pdlrecover.recovery.removal import check_removal, unprotected
 from pdlrecover.sharing import Quorums
 
 UNTRAINED = "there is nothing to recover yet: the training has not ended here"
@@ -85,11 +92,14 @@ class RemovalRule:
             peers=self.quorums.peers,
             tolerance=self.quorums.tolerance,
             reason=proposal.reason,
-            accept_differencing=proposal.accept_differencing or self.starts_afresh(proposal),
-            colluders=self.quorums.tolerance.colluders,
         )
-        for present in {frozenset(kept), *self.rounds[: self._opened(proposal)]}:
-            check_peers_in_sum(len(present.intersection(kept)), self.quorums.tolerance)
+        guard = self._guard(proposal)
+        guard.check("recovery", frozenset(kept))
+        if not self.starts_afresh(proposal):
+            everybody = frozenset(range(self.quorums.peers))
+            guard.note("training", everybody)
+            guard.check("training", frozenset(kept))
+            self._check_rounds(proposal)
         if not removed or len(kept) < self.needed:
             raise PlanError(
                 f"a removal names at least one peer and leaves {self.needed} to approve it, got "
@@ -125,26 +135,78 @@ class RemovalRule:
                 "that their sum is revealed (--accept-differencing)"
             )
         kept = frozenset(self.kept(proposal))
-        opened = [
-            (frozenset(self.kept(other)), self._opened(other))
-            for other in others
-            if not self.starts_afresh(other)
-        ]
-        if any(other == kept for other, _ in opened):
+        closed = self.closed_rounds(proposal)
+        old = [other for other in others if not self.starts_afresh(other)]
+        for other in old:
+            self._check_meeting(proposal, other)
+        opened = [(frozenset(self.kept(o)), self._opened(o), self.closed_rounds(o)) for o in old]
+        guard = self._guard(proposal, malicious=_malicious(others))
+        asked = {
+            (present, frozenset(of for of, end, shut in opened if t < end and t not in shut))
+            for t, present in enumerate(self.rounds[: self._opened(proposal)])
+            if t not in closed
+        }
+        for present, also in asked:
+            guard.note((present, also), present, *(present & of for of in also))
+            guard.check((present, also), present & kept, also=_malicious([proposal]))
+
+    def _guard(
+        self, proposal: RemovalProposal, malicious: frozenset[int] | None = None
+    ) -> PrivacyGuard:
+        """Return a guard; whom this removal does not protect is unprotected, or `malicious` are."""
+        if malicious is None:
+            malicious = unprotected(
+                proposal.removed, proposal.reason, accepted=proposal.accept_differencing
+            )
+        return PrivacyGuard(colluders=self.quorums.tolerance.colluders, unprotected=malicious)
+
+    def closed_rounds(self, proposal: RemovalProposal) -> frozenset[int]:
+        """Return the rounds of the training whose sums over the kept peers must stay closed."""
+        guard, kept = self._guard(proposal), frozenset(self.kept(proposal))
+        found = []
+        for t, present in enumerate(self.rounds[: self._opened(proposal)]):
+            guard.note(present, present)
+            if not guard.allows(present, present & kept):
+                found.append(t)
+        return frozenset(found)
+
+    def _check_rounds(self, proposal: RemovalProposal) -> None:
+        """Raise if more stored sums must stay closed than the method can go on without."""
+        closed, rounds = self.closed_rounds(proposal), self._opened(proposal)
+        passes_over = methods.entry_of(proposal.method).passes_over
+        if not closed or (passes_over and len(closed) <= rounds // 2):
+            return
+        guard, present = self._guard(proposal), self.rounds[min(closed)]
+        guard.note(present, present)
+        guard.check(present, present & frozenset(self.kept(proposal)))
+
+    def _check_meeting(self, proposal: RemovalProposal, other: RemovalProposal) -> None:
+        """Raise if both recoveries come to the same model, and ask for fresh updates there.
+
+        Up to the first round in which one of its removed peers dealt, a recovery is at the models
+        of the training. If that is the same round for both, and the same kept peers dealt in it,
+        they are at the same model after it.
+        """
+        kept, its = frozenset(self.kept(proposal)), frozenset(self.kept(other))
+        if kept == its:
             raise PlanError(
                 "the same peers have been removed before; to recover again by another method, "
                 "accept that the two recoveries can be compared (--accept-differencing)"
             )
-        check_differences(
-            kept,
-            rounds=[
-                (present, frozenset(other for other, end in opened if t < end))
-                for t, present in enumerate(self.rounds[: self._opened(proposal)])
-            ],
-            colluders=self.quorums.tolerance.colluders,
-            malicious=_malicious(others),
-            now_malicious=_malicious([proposal]),
-        )
+        mine, others = (self._first_dealt(each) for each in (proposal, other))
+        if mine is not None and mine == others and not self.rounds[mine] & (kept ^ its):
+            raise PlanError(
+                f"this recovery and that of removal {other.digest.hex()[:16]} would ask for "
+                f"updates at the same model after round {mine}, where the peers that only one of "
+                "them keeps did not deal; whoever is away in one of the two would be exposed. "
+                f"Recover from a fresh start ({self._fresh()}), or accept it "
+                "(--accept-differencing)"
+            )
+
+    def _first_dealt(self, proposal: RemovalProposal) -> int | None:
+        """Return the first round in which a removed peer dealt."""
+        removed = frozenset(proposal.removed)
+        return next((t for t, dealers in enumerate(self.rounds) if dealers & removed), None)
 
     def _opened(self, proposal: RemovalProposal) -> int:
         """Return of how many rounds of the training, from the first, sums may be opened again.
@@ -152,13 +214,12 @@ class RemovalRule:
         Until a removed peer has dealt, the recovery is at the models of the training, and is
         answered from stored sums whatever the method (see `driver`).
         """
-        rounds, removed = self.rounds, frozenset(proposal.removed)
         if self.starts_afresh(proposal):
             return 0
-        if methods.entry_of(proposal.method).sees == "history":
-            return len(rounds)
-        dealt = (t + 1 for t, dealers in enumerate(rounds) if dealers & removed)
-        return next(dealt, len(rounds))
+        first = self._first_dealt(proposal)
+        if first is None or methods.entry_of(proposal.method).sees == "history":
+            return len(self.rounds)
+        return first + 1
 
     def check_shares(self, proposal: RemovalProposal) -> None:
         """Raise if this peer has dropped shares that the recovery needs of it."""

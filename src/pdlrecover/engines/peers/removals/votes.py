@@ -112,6 +112,10 @@ class Removals:
         """Return the removals that have enough approvals, and that no earlier one excludes."""
         return [self.known[digest] for digest in self._passed]
 
+    def closed_rounds(self, proposal: m.RemovalProposal) -> frozenset[int]:
+        """Return the rounds of the training whose stored sums this recovery leaves closed."""
+        return self._rule.closed_rounds(proposal)
+
     def draft(
         self, removed: Iterable[int], *, reason: str, method: str, accept_differencing: bool
     ) -> m.RemovalProposal:

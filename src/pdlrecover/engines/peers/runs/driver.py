@@ -6,9 +6,11 @@ Rules:
   gets, and those are the public log; so all peers go through the same requests, and a peer that
   was away is where the others are once it has fed its method the entries it missed.
 - Each peer computes its own update alone, and nobody else's.
-- A stored sum is over those kept peers that dealt in that round, at least c + 2 of them, or the
-  run ends. A pair is over those that dealt in both of its rounds; of fewer than c + 2 it is as if
-  it were zero: nothing of it is opened, and rounds that would need it are exact ones. Where pairs
+- The guard (`recovery.privacy`) is asked before every opening. What it knows follows from the logs
+  of the training and of this run, so that all peers come to the same.
+- A stored sum is over those kept peers that dealt in that round. A pair is over those that dealt in
+  both of its rounds; where the guard does not allow that, it is as if it were zero: nothing of it
+  is opened, and rounds that would need it are exact ones. Where pairs
   are opened (`open_pairs`, delta-grad), the method subtracts two sums by itself, each over those
   that dealt in it: there who was away in one of the two is not left out of the other (see
   `pdlrecover`, which then leaves the pair out).
@@ -25,7 +27,7 @@ Rules:
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +53,7 @@ from pdlrecover.errors import PlanError
 from pdlrecover.field import F61, Elements, FixedPoint, Integers
 from pdlrecover.recovery import requests as r
 from pdlrecover.recovery.evaluation import NUMBERS
-from pdlrecover.recovery.removal import check_peers_in_sum
+from pdlrecover.recovery.privacy import PrivacyGuard, trained_round
 from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Shares
 
@@ -75,12 +77,14 @@ class Driver:
         history: TrainingRounds | None = None,
         rounds: int = 0,
         local: r.LocalSteps = r.ONE_STEP,
+        unprotected: frozenset[int] = frozenset(),
         observer: Callable[[r.Stepped], None] | None = None,
     ) -> None:
         """`history` is the training whose stored sums a recovery uses.
 
         The method is to go through `rounds` rounds; peers take `local` steps in each, unless it
-        says otherwise, and none of them holds out more than `most_held_out` samples.
+        says otherwise, and none of them holds out more than `most_held_out` samples. What
+        `unprotected` peers dealt need not be hidden.
         """
         self.context, self._method, self._code = context, method, code
         self._store, self._contribute, self._evaluate = store, contribute, evaluate
@@ -95,6 +99,7 @@ class Driver:
         self.round = 0
         quorums = context.scheme.quorums
         self._least = max(quorums.tolerance.colluders + 2, context.quorum)
+        self._guard = PrivacyGuard(colluders=quorums.tolerance.colluders, unprotected=unprotected)
         if self._least > len(context.peers):
             raise PlanError(
                 f"a sum must be of {self._least} peers at least, so that no coalition can subtract "
@@ -108,6 +113,8 @@ class Driver:
         self._step = -1
         self._fresh: dict[int, tuple[int, frozenset[int]]] = {}
         """By round: the step of its last fresh sum, and who dealt in it."""
+        self._questions_of: dict[int, bytes] = {}
+        """By step: the digest of the fresh updates that it asked for; none is asked for twice."""
         self._pairs: dict[int, Elements | None] = {}
         """By round: this peer's share of the pair, once it was used; the last few."""
         self._masks = MaskStock(size=context.scheme.quorums.blocks(code.length))
@@ -135,6 +142,7 @@ class Driver:
             self._fresh[self._asked_round] = self._step, dealers
             self.participation.deal(self._asked_round, dealers)
             self._pairs.pop(self._asked_round, None)
+            self._guard.note(self._fresh_question(self._asked_round), dealers)
             self._masks.meet(dealers)
         elif dealers:
             self._masks.dealers = dealers
@@ -160,7 +168,7 @@ class Driver:
             elif isinstance(request, r.Continued):
                 self.rounds, answer = request.rounds, None
                 self.evaluations.go_on(request)
-            elif isinstance(request, r.Dots) and not any(map(self._enough_in_pair, request.pairs)):
+            elif isinstance(request, r.Dots) and not any(map(self._may_use, request.pairs)):
                 answer = np.zeros((len(request.vectors), len(request.pairs)))
             else:
                 self._step += 1
@@ -181,7 +189,9 @@ class Driver:
                 return self._past_blocks(blocks)
             case r.Removed(rounds=rounds):
                 everybody = set(range(self.context.scheme.quorums.peers))
-                return self._stored(rounds, "removed", everybody - set(self.context.peers))
+                removed = everybody - set(self.context.peers)
+                self._may_open(rounds, removed)
+                return self._stored(rounds, "removed", removed)
             case r.Direction():
                 return self._direction(request)
             case r.Dots():
@@ -205,17 +215,19 @@ class Driver:
             self._check_stored((request.round,), "fresh sums")
             self.participation.from_history += 1
             return self._stored((request.round,), "past", set(self.context.peers))
-        self._asked_round = request.round
+        numbers = [request.round, *self._differing(request)]
+        asked = _digest("update", numbers, request.at, *_teachers(request))
+        if asked in self._questions_of.values():
+            raise PlanError(
+                f"this method asks for the same updates of round {request.round} twice, and who is "
+                "away in one of the two sums would be exposed; choose another method"
+            )
+        self._asked_round, self._questions_of[self._step] = request.round, asked
         return FreshSum(
             scheme=self.context.scheme,
             length=self._code.length,
             round=request.round,
-            asked=_digest(
-                "update",
-                [request.round, *self._differing(request)],
-                request.at,
-                *_teachers(request),
-            ),
+            asked=asked,
             least_dealers=self._least,
             compute=lambda: self._contribute(request),
         )
@@ -306,7 +318,7 @@ class Driver:
     def _direction(self, request: r.Direction) -> Task:
         self._check_stored(request.rounds, "directions")
         for b in request.pairs:
-            self._check_peers_in_sum(len(self._both(b)), "directions")
+            self._open_pair(b, "directions")
         coefficients = encoding.encode_direction(self._code, request)
         kept, scale = set(self.context.peers), self._code.scale**2
         self._decode = lambda opened: encoding.decode_sum(self._code, opened, scale)
@@ -321,10 +333,10 @@ class Driver:
 
     def _dots(self, request: r.Dots) -> Task:
         encoded, scales = encoding.encode_vectors(self._code, request.vectors)
-        places = [i for i, b in enumerate(request.pairs) if self._enough_in_pair(b)]
+        places = [i for i, b in enumerate(request.pairs) if self._may_use(b)]
         pairs = tuple(request.pairs[i] for i in places)
         for b in pairs:
-            self.participation.meet("dot products", len(self._both(b)))
+            self._open_pair(b, "dot products")
 
         def decode(opened: Integers) -> np.ndarray:
             products = np.zeros((len(encoded), len(request.pairs)))
@@ -395,23 +407,46 @@ class Driver:
         return self._past.shares(t, dealers)
 
     def _check_stored(self, rounds: Sequence[int], kind: str) -> None:
-        """Check that the kept peers' stored sums of these rounds hide each of them."""
+        """Ask the guard for the kept peers' stored sums of these rounds."""
+        kept = set(self.context.peers)
+        self._may_open(rounds, kept)
         for t in rounds:
-            self._check_peers_in_sum(len(self._dealers(t) & set(self.context.peers)), kind)
+            self.participation.meet(kind, len(self._dealers(t) & kept))
 
-    def _check_peers_in_sum(self, size: int, kind: str) -> None:
-        check_peers_in_sum(size, self.context.scheme.quorums.tolerance)
-        self.participation.meet(kind, size)
+    def _may_open(self, rounds: Sequence[int], of: set[int]) -> None:
+        """Ask the guard for the sums of what these peers dealt in these rounds of the training."""
+        for t in rounds:
+            dealers = frozenset(self._dealers(t))
+            self._guard.note(trained_round(t), dealers)
+            if some := dealers & of:
+                self._guard.open(trained_round(t), some)
+
+    def _questions(self, b: int) -> tuple[Hashable, Hashable]:
+        """Return the two questions whose sums the pair of round b is made of."""
+        self._guard.note(trained_round(b), frozenset(self._dealers(b)))
+        return trained_round(b), self._fresh_question(b)
+
+    def _fresh_question(self, b: int) -> Hashable:
+        """Return what the last fresh sum of round b asked."""
+        return self._questions_of[self._fresh[b][0]]
+
+    def _may_use(self, b: int) -> bool:
+        """Say whether the pair of round b hides everybody, given what is open of its two sums."""
+        both = frozenset(self._both(b))
+        return all(self._guard.allows(question, both) for question in self._questions(b))
+
+    def _open_pair(self, b: int, kind: str) -> None:
+        """Ask the guard for the pair of round b, as if its two sums were opened by themselves."""
+        both = frozenset(self._both(b))
+        for question in self._questions(b):
+            self._guard.open(question, both)
+        self.participation.meet(kind, len(both))
 
     def _both(self, b: int) -> set[int]:
         """Return who dealt in both rounds of the pair of round b."""
         if b not in self._fresh:
             raise PlanError(f"there is no pair of round {b}: ask for its update first")
         return self._dealers(b) & self._fresh[b][1] & set(self.context.peers)
-
-    def _enough_in_pair(self, b: int) -> bool:
-        """Say whether the pair of round b is over enough peers to hide each of them."""
-        return len(self._both(b)) >= self.context.scheme.quorums.tolerance.colluders + 2
 
     def _pair(self, b: int) -> Elements | None:
         """Return this peer's share of the pair of round b: fresh minus stored."""

@@ -29,6 +29,8 @@ class Participation:
         """Whose did in the last of them,"""
         self.since = 0
         """and from which round of the training on."""
+        self.withheld: Counter[int] = Counter()
+        """How many dealings of each peer did not come here, though others' of the step did."""
         self.from_history = 0
         """Exact rounds that were answered from stored sums, at the models of the training."""
         self._sizes: dict[str, tuple[int, int]] = {}

@@ -29,6 +29,7 @@ from pdlrecover.learning import Dataset, FlatModel, LocalTraining, most_held_out
 from pdlrecover.learning.models import build
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.evaluation import NUMBERS, EvaluationTerms, decode_tally, evaluated
+from pdlrecover.recovery.removal import unprotected
 from pdlrecover.recovery.requests import FreshStart, LocalSteps, Method, Original, Tally, Vector
 from pdlrecover.recovery.retrain import train
 
@@ -112,8 +113,11 @@ class RunFactory:
         method = train(self._flat.initial, self._optimizer, range(self.rounds))
         return self._session(method, self.context(self.training, range(self.peers)), self.rounds)
 
-    def recoverer(self, removal: Removal) -> RunSession:
-        """Return this peer's part in the recovery that a removal asks for."""
+    def recoverer(self, removal: Removal, closed: frozenset[int] = frozenset()) -> RunSession:
+        """Return this peer's part in the recovery that a removal asks for.
+
+        The stored sums of `closed` rounds must not be opened.
+        """
         proposal = removal.proposal
         settings = Recovery.from_line(proposal.settings).settings(
             self.membership.training, accept_differencing=proposal.accept_differencing
@@ -130,6 +134,7 @@ class RunFactory:
             fresh=FreshStart.drawn(self.training + proposal.digest, self._first_weights)
             if afresh
             else None,
+            closed=closed,
             goal=self._goal(proposal),
             peers=self.peers,
             kept=tuple(removal.kept),
@@ -137,7 +142,10 @@ class RunFactory:
         method = methods.start(proposal.method, original, settings)
         context = self.context(proposal.digest, removal.kept)
         rounds = methods.length(proposal.method, original, settings)
-        return self._session(method, context, rounds, history=self.history)
+        hidden = unprotected(
+            proposal.removed, proposal.reason, accepted=proposal.accept_differencing
+        )
+        return self._session(method, context, rounds, self.history, hidden)
 
     def _goal(self, proposal: RemovalProposal) -> Vector | Tally | None:
         """Return what a recovery is to come up to; None if the training had not ended.
@@ -196,6 +204,7 @@ class RunFactory:
         context: RunContext,
         rounds: int,
         history: TrainingRounds | None = None,
+        unprotected: frozenset[int] = frozenset(),
     ) -> RunSession:
         phase: Phase = "recovery" if history else "training"
         training = self.membership.training
@@ -208,6 +217,7 @@ class RunFactory:
             evaluate=partial(self._contribution.evaluate, phase=phase) if self._terms else None,
             most_held_out=self._terms.most if self._terms else 0,
             history=history,
+            unprotected=unprotected,
             rounds=rounds,
             local=LocalSteps(steps=training.local_steps, rate=training.local_rate),
         )

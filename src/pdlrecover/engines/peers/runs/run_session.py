@@ -147,6 +147,9 @@ class RunSession:
                     self._store.promise(self._run, values, kept)
                 case e.Commit(entry=entry, shares=shares):
                     self._store.commit(self._run, entry, shares, self.driver.at)
+                    if shares:
+                        missing = {held.dealer for held in entry.dealers} - shares.keys()
+                        self.driver.participation.withheld.update(missing)
                     self.task = self.driver.answer(entry)
                     self._keep_model()
                     opened = True
