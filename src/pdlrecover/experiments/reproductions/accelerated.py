@@ -4,7 +4,8 @@ With seeds that nothing was tuned or looked at on. Four questions, a table each:
 
 1. After which originals does it keep the promises? (`attacks` has all attacks after Adam and SGD,
    `settings` other models. What the kept peers compute does not depend on what the removed ones
-   did, but for those who wait and attack the recovery.)
+   did, but for those who wait and attack the recovery: these once more, where peers hold samples
+   out and so notice.)
 2. Does orthogonalising amplify minorities? A few attackers stay undetected.
 3. Does it hold for other partitions and minibatches?
 4. What do local steps buy? Rounds against gradients.
@@ -31,6 +32,7 @@ FAST = "accelerated-retrain"
 RIVAL = f"{FAST}:optimizer=adam+rounds=70"
 USUAL = (REFERENCE, FAST, f"{FAST}:start=fresh", "auto")
 UNDETECTED = (1, 2, 4, 10)
+HELD_OUT = 0.1
 LOCAL = tuple(
     f"{FAST}:rounds={k}+local_steps={steps}+local_rate={local}+rate=0.05"
     for k, steps, local in ((15, 4, 0.3), (10, 4, 0.3), (10, 8, 0.3), (10, 16, 0.3), (6, 16, 0.3))
@@ -78,6 +80,14 @@ TABLES: dict[str, list[Case]] = {
     "After every original and attack": [
         *_after("adam", (*EASY, WAITING)),
         *_after("muon", (*EASY, WAITING)),
+        *_after("sgd", ("backdoor",)),
+    ],
+    "Where somebody attacks the recovery, and peers evaluate models": [
+        Case(
+            name=f"{optimizer}, {WAITING}",
+            values={"optimizer": optimizer, "attack": WAITING, "held_out": HELD_OUT, **more},
+        )
+        for optimizer, more in (("adam", {}), ("muon", {}), ("sgd", {"references": 0}))
     ],
     "With a few attackers undetected": [
         Case(
