@@ -252,7 +252,8 @@ class Peer:
             self._strange.add((source, run))
             LOG.info(
                 "%s speaks of run %s, which is not known here (yet): a removal whose "
-                "approvals are on their way, or another model than this peer's",
+                "approvals are on their way, a void round that this peer has not come to, or "
+                "another model than this peer's",
                 self.names[source],
                 run.hex()[:16],
             )
