@@ -307,3 +307,14 @@ def test_the_run_of_a_naming_is_named_by_the_run_and_the_step():
     assert first.naming != second.naming
     assert {s.driver.void_rounds[0].naming for s in network.sessions.values()} == {first.naming}
     assert setup.name(network, which=1).sessions[0].named == {CHEAT}
+
+
+def test_a_naming_goes_on_after_all_were_killed_in_its_midst():
+    """They had dealt masks, and perhaps voted: nobody contradicts itself."""
+    setup, network = trained(LIES["huge update"])
+    for stop_at in (0.06, 0.1, 0.2):
+        sessions = {p: setup.namer(p, each) for p, each in network.sessions.items()}
+        Network(Wire(seed=7), sessions).run(until=stop_at)
+    naming = setup.name(network, until=500)
+    assert all(naming.sessions[p].named == {CHEAT} for p in HONEST)
+    assert naming.blamed() == {CHEAT}
