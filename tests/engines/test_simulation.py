@@ -488,3 +488,36 @@ def test_an_engine_without_history_is_refused():
         fresh.recover([0, 1], "retrain")
     assert isinstance(fresh._simulation, Simulation)
     assert isinstance(fresh.scheme, Scheme)
+
+
+def with_a_lie(monkeypatch, federation, rounds, phase):
+    """Let somebody's weight make the sum of weights zero, in some rounds of a phase."""
+    people = federation.simulated_peers
+    honest = people.sums
+
+    def sums(t, at, groups, now="training", **arguments):
+        found = honest(t, at, groups, now, **arguments)
+        if t in rounds and now == phase:
+            found[0, -1] -= found[:, -1].sum()
+        return found
+
+    monkeypatch.setattr(people, "sums", sums)
+
+
+@pytest.mark.parametrize("clear", [True, False])
+def test_a_round_that_somebody_makes_void_leaves_the_model_as_it_was(monkeypatch, clear):
+    federation = small.federation(clear=clear)
+    with_a_lie(monkeypatch, federation, {3, 9}, "training")
+    said = []
+    federation.train(12, 0.3, observer=said.append)
+    models = federation.history.models
+    same = [t for t in range(12) if np.array_equal(models[t], models[t + 1])]
+    assert same == [step.round for step in said if step.void] == [3, 9]
+    assert np.isfinite(models[12]).all()
+
+
+@pytest.mark.parametrize("method", small.PRIVATE)
+def test_a_void_round_ends_no_recovery(monkeypatch, method):
+    federation = small.trained()
+    with_a_lie(monkeypatch, federation, {2, 5, 30, 39}, "recovery")
+    assert np.isfinite(recovered(federation, method).weights).all()

@@ -9,6 +9,7 @@ from pdlrecover.cli.common import FederationFile
 from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.identity.keyring import Signers
 from pdlrecover.engines.peers.protocol import codec, evidence
+from pdlrecover.engines.peers.protocol.forms import MAX_ELEMENTS
 from pdlrecover.errors import CodecError, LocalError, MessageError
 from pdlrecover.files import read_bytes
 
@@ -17,7 +18,9 @@ def check_evidence(
     federation: FederationFile,
     files: Annotated[
         list[Path],
-        typer.Argument(help="A file of a peer's folder evidence/, or both files of a pair."),
+        typer.Argument(
+            help="A file of a peer's folder evidence/, or all files that belong together."
+        ),
     ],
 ) -> None:
     """Say who is proven to have cheated, and how, by the public keys alone."""
@@ -29,9 +32,10 @@ def check_evidence(
             codec.decode(part)
         except CodecError as error:
             raise MessageError(
-                f"{path} is not an evidence file; name one of a peer's folder evidence/, or both "
-                "files of a pair"
+                f"{path} is not an evidence file; name one of a peer's folder evidence/, or all "
+                "files that belong together"
             ) from error
     verify = Signers.of(membership.peers).verify
-    peer, what = evidence.proven(membership.scheme, verify, parts)
+    bounds = membership.training.bounds(MAX_ELEMENTS)
+    peer, what = evidence.proven(membership.scheme, verify, parts, bounds)
     typer.echo(f"{membership.peers[peer].name} {what}")

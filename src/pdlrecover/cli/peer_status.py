@@ -21,7 +21,8 @@ from pdlrecover.files import about, read_json
 
 T = TypeVar("T")
 SHOWN = 5
-"""Of so many of the last evaluations of a run the status has a line; all are in its JSON."""
+"""Of so many of the last evaluations and void rounds of a run the status has a line; all are in its
+JSON."""
 
 
 def status(
@@ -81,6 +82,9 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
             few = ", ".join(f"{who} {count}" for who, count in run.withheld.items())
             lines.append(f"    dealings that others got and this peer did not: {few}")
         lines += [f"    {line}" for line in _evaluated(run.evaluations)]
+        lines += [f"    {each}" for each in run.void[-SHOWN:]]
+        if run.named:
+            lines.append(f"    named: {', '.join(run.named)}; a removal can be proposed now")
     for removal in status.removals:
         lines.append(
             f"  removal {removal.removal[:16]} of {', '.join(removal.removed)} "

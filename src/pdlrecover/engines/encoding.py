@@ -1,7 +1,8 @@
 """How requests and answers become integers, bit for bit the same in every engine.
 
 Rules: what is opened are integers, with f fraction bits for a sum, 2f for a direction or a dot
-product. Public vectors and coefficients are rounded here, by elementwise operations only.
+product. Public vectors and coefficients are rounded here, by elementwise operations only. Opened
+sums become real numbers in `bounds`, where they are checked.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import numpy as np
 from pdlrecover.errors import PlanError
 from pdlrecover.field import FixedPoint, Integers
 from pdlrecover.recovery import same_bits
-from pdlrecover.recovery.requests import Direction, Sum, Vector
+from pdlrecover.recovery.requests import Direction, Vector
 
 PUBLIC_LIMIT = 1 << 20
 """Public vectors of dot products are rounded to integers below this in magnitude."""
@@ -41,12 +42,6 @@ def encode_direction(code: FixedPoint, request: Direction) -> list[int]:
         raise PlanError(f"coefficients {request.coefficients} do not fit the encoding")
     one = int(code.scale)
     return [one] * len(request.rounds) + [round(p * one) for p in request.coefficients]
-
-
-def decode_sum(code: FixedPoint, opened: Integers, scale: float | None = None) -> Sum:
-    """Return an opened sum of updates and weights as real numbers."""
-    real = opened / (scale or code.scale)
-    return Sum(values=real[:-1], weight=float(real[-1]))
 
 
 def _scale(code: FixedPoint, vector: Vector) -> float:

@@ -10,6 +10,8 @@ It is nothing but the list of the method's requests, added up. Openings are coun
     dot products     single numbers: entries of A and u
     removed sums     Σ_P g(w̄_t) over the removed peers
     individual       one peer's own update, stored or fresh
+    single weights   one peer's weight α in a void round, to find who made it void
+    sketches         random projections of one peer's update in a void round, for the same
     evaluations      correct answers, loss and number of held-out samples, each as a sum
     losses           single numbers: the kept peers' mean training loss in a round
     head sums        loss, gradient and Hessian of the last layer, over whole datasets: of the kept
@@ -137,6 +139,13 @@ class Ledger:
                 self._open("removed sums", 1, d + 1, self.traffic.opening_bytes)
             case requests.Evaluation():
                 self._open("evaluations", 1, NUMBERS, self.traffic.evaluation_bytes)
+            case requests.Weights():
+                count = self.kept + self.removed
+                self._open("single weights", count, count, self.traffic.dots_bytes(count))
+            case requests.Sketches():
+                count = self.kept + self.removed
+                numbers = requests.SKETCHES * count
+                self._open("sketches", count, numbers, self.traffic.dots_bytes(numbers))
             case requests.Individual(everybody=True):
                 count = self.kept + self.removed
                 self._open("individual", count, count * (d + 1), 0)
@@ -211,6 +220,8 @@ class Ledger:
     def _of(self, kind: str) -> str:
         special = {
             "individual": "one peer",
+            "single weights": "one peer",
+            "sketches": "one peer",
             "group sums": f"at least {self._smallest_group} kept peers together",
             "group sums (training)": f"at least {self._smallest_group} kept peers together",
             "removed sums": "the removed peers together",

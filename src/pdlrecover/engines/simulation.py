@@ -20,13 +20,14 @@ from typing import Any, Generic
 import numpy as np
 
 from pdlrecover.adversary import Phase
-from pdlrecover.engines.encoding import decode_dots, decode_sum, encode_direction, encode_vectors
+from pdlrecover.engines.bounds import Bounds, Void, checked_sum
+from pdlrecover.engines.encoding import decode_dots, encode_direction, encode_vectors
 from pdlrecover.engines.evaluations import Evaluations
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.sum_store import ClearSums, Faults, HeldSum, SharedSums, SumStore
 from pdlrecover.engines.traffic import Traffic
-from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
 from pdlrecover.recovery import requests
@@ -46,7 +47,7 @@ from pdlrecover.recovery.schedule import MAX_BUFFER
 from pdlrecover.sharing import Scheme
 
 Observer = Callable[[requests.Stepped], None]
-Answer = Sum | tuple[Sum, ...] | Vector | Individuals | HeadSums | Integers | Tally | float
+Answer = Sum | tuple[Sum | None, ...] | Vector | Individuals | HeadSums | Integers | Tally | float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,6 +57,8 @@ class MethodOutcome:
     model: Vector
     ledger: Ledger
     evaluations: Evaluations
+    void: tuple[Void, ...] = ()
+    """Which of its sums were void, and why: see `engines.bounds`."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -100,7 +103,12 @@ class Simulation:
                     request = method.send(answer)
             except StopIteration as end:
                 model: Vector = end.value
-                return MethodOutcome(model=model, ledger=ledger, evaluations=run.evaluations)
+                return MethodOutcome(
+                    model=model,
+                    ledger=ledger,
+                    evaluations=run.evaluations,
+                    void=tuple(run.void),
+                )
             ledger.enter(request)
             if isinstance(request, requests.Stepped):
                 answer = None
@@ -127,6 +135,8 @@ class _MethodRun(Generic[HeldSum]):
     ) -> None:
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
         self._code = self._simulated_peers.code
+        self._bounds = Bounds.of(self._code)
+        self.void: list[Void] = []
         self._kept, self._record = kept, record
         self._cohorts = self._history.cohorts_of(kept)
         self._clear, self._sum_store, self._tallies = simulation.clear, sum_store, tallies
@@ -183,7 +193,7 @@ class _MethodRun(Generic[HeldSum]):
             case _:
                 raise PlanError(f"a simulation cannot answer a {type(request).__name__} request")
 
-    def _update(self, request: requests.Update) -> Sum:
+    def _update(self, request: requests.Update) -> Sum | None:
         """Compute and deal fresh updates, record them if this is training, open their sum."""
         t = request.round
         if self._record and t < self._history.rounds:
@@ -218,7 +228,7 @@ class _MethodRun(Generic[HeldSum]):
                 self._fresh[t] = held
                 while len(self._fresh) > MAX_BUFFER:
                     self._fresh.popitem(last=False)
-            return self._opened(held)
+            return self._opened(held, sum(map(len, groups)), about=t)
 
     def _asked(self, of: tuple[int, ...] | None) -> tuple[int, ...]:
         """Return these of the kept peers."""
@@ -241,12 +251,13 @@ class _MethodRun(Generic[HeldSum]):
         if not self._clear:
             self._guard.open(question, frozenset(peers), also=self._unprotected)
 
-    def _past(self, rounds: tuple[int, ...]) -> Sum:
+    def _past(self, rounds: tuple[int, ...]) -> Sum | None:
         """Open the stored sums of a block of rounds, added up."""
         with self.timed("opening"):
-            return self._opened(self._sum_store.total([self._stored(t) for t in rounds]))
+            held = self._sum_store.total([self._stored(t) for t in rounds])
+            return self._opened(held, len(rounds) * len(self._kept), about=rounds[0])
 
-    def _removed(self, rounds: tuple[int, ...]) -> Sum:
+    def _removed(self, rounds: tuple[int, ...]) -> Sum | None:
         """Open the removed peers' stored sums, added up."""
         others = [c for c in range(len(self._history.layout.cohorts)) if c not in self._cohorts]
         if not others:
@@ -256,8 +267,10 @@ class _MethodRun(Generic[HeldSum]):
         removed = set(range(self._simulated_peers.peers)) - set(self._kept)
         for t in rounds:
             self._may_open(trained_round(t), sorted(removed))
+        size = len(rounds) * (self._simulated_peers.peers - len(self._kept))
         with self.timed("opening"):
-            return self._opened(self._sum_store.total([self._stored(t, others) for t in rounds]))
+            held = self._sum_store.total([self._stored(t, others) for t in rounds])
+            return self._opened(held, size, about=rounds[0])
 
     def _evaluation(self, request: requests.Evaluation) -> Tally | None:
         """Deal and open what the kept peers count on their held-out samples."""
@@ -331,15 +344,23 @@ class _MethodRun(Generic[HeldSum]):
             opened = self._sum_store.dots([self._pair(b) for b in request.pairs], encoded)
         return decode_dots(self._code, opened, scales)
 
-    def _direction(self, request: requests.Direction) -> Sum:
+    def _direction(self, request: requests.Direction) -> Sum | None:
         """Open stored sums plus a combination of pairs, whose coefficients have f bits too."""
         with self.timed("estimation"):
             coefficients = encode_direction(self._code, request)
             stored = [self._stored(t) for t in request.rounds]
             pairs = [self._pair(b) for b in request.pairs]
             combined = self._sum_store.combine([*stored, *pairs], coefficients)
+            one, weights = self._bounds.one, sum(coefficients[: len(stored)]) * len(self._kept)
+            pairs_size = 2 * len(self._kept) * sum(map(abs, coefficients[len(stored) :]))
         with self.timed("opening"):
-            return self._opened(combined, scale=self._code.scale**2)
+            return self._opened(
+                combined,
+                weights + pairs_size,
+                about=request.rounds[0],
+                weights=weights,
+                scale=one,
+            )
 
     def _stored(self, t: int, cohorts: Sequence[int] | None = None) -> HeldSum:
         """Return what the peers that answer hold of a round's stored sum, of the kept peers."""
@@ -363,8 +384,13 @@ class _MethodRun(Generic[HeldSum]):
             self._pairs.popitem(last=False)
         return self._pairs[b]
 
-    def _opened(self, held: HeldSum, scale: float | None = None) -> Sum:
-        return decode_sum(self._code, self._sum_store.open(held), scale)
+    def _opened(self, held: HeldSum, size: int, *, about: int, **terms: int) -> Sum | None:
+        """Open a sum of `size` dealings; None if it is void."""
+        try:
+            return checked_sum(self._bounds, self._sum_store.open(held), size, **terms)
+        except RangeError as error:
+            self.void.append(Void(round=about, why=str(error)))
+            return None
 
 
 def sum_store(

@@ -92,7 +92,10 @@ def crab(run: Original, options: CrabOptions | None = None) -> Method:
     sensitivity, kept = [0.0], []
     for t in range(run.rounds):
         ours = yield from requests.past(t)
-        theirs: requests.Sum = yield requests.Removed(rounds=(t,))
+        theirs: requests.Sum | None = yield requests.Removed(rounds=(t,))
+        if ours is None or theirs is None:
+            sensitivity.append(sensitivity[-1])
+            continue
         everybody = (ours.values + theirs.values) / (ours.weight + theirs.weight)
         sensitivity.append(sensitivity[-1] + norm(everybody - ours.mean))
         if t in chosen:

@@ -26,6 +26,8 @@ What the paper leaves open, or differs in, and what is done here:
 - *Without pairs*, or where an estimate is not finite or has no solution, a round is exact.
 - *The optimiser* is the run's own, where the paper has (S)GD; no metric, no damping.
 - *Short runs*: j₀ is at most a quarter of the run.
+- *Void rounds* of the original run are passed over, exact rounds that are void change nothing, and
+  where a stored sum is void there is neither an estimate nor a pair.
 
 Only sums are asked for: fresh ones, and stored ones both for pairs and for estimates. The pairs are
 thereby open, which PDLRecover avoids.
@@ -73,19 +75,25 @@ def delta_grad(run: Original, options: DeltaGradOptions | None = None) -> Method
     stepper = run.optimizer.start()
     model = run.models[0].copy()
     for t in range(run.rounds):
+        if t in run.void:
+            yield Stepped(round=t, model=model, exact=False, void=True)
+            continue
         v = model - run.models[t]
         mean, stored, planned = None, None, schedule.is_exact(t, run.rounds)
         if curvature.displacements and not planned:
             stored = yield from past(t)
-            mean = _estimate(curvature, stored, v, options)
+            mean = None if stored is None else _estimate(curvature, stored, v, options)
         exact = mean is None
         if mean is None:
             fresh = yield from update(t, model)
+            if fresh is None:
+                yield Stepped(round=t, model=model, exact=True, void=True)
+                continue
             mean = fresh.mean
             if v.any():
                 stored = stored or (yield from past(t))
-                difference = fresh.values - stored.values
-                if not options.safeguard or dot(v, difference) > 0:
+                difference = None if stored is None else fresh.values - stored.values
+                if difference is not None and (not options.safeguard or dot(v, difference) > 0):
                     curvature.add(v, difference)
         model = stepper.step(model, mean)
         yield Stepped(round=t, model=model, exact=exact, fallback=exact and not planned)

@@ -73,12 +73,14 @@ def distillation(run: Original, options: DistillationOptions | None = None) -> M
 
 
 def erased(run: Original) -> Asking[Vector]:
-    """Return w̄_T without what the removed peers added to every step."""
+    """Return w̄_T without what the removed peers added to every step; void rounds had none."""
     stepper = run.optimizer.start()
     model = run.models[-1].copy()
     for t in range(run.rounds):
         kept = yield from past(t)
-        removed: Sum = yield Removed(rounds=(t,))
+        removed: Sum | None = yield Removed(rounds=(t,))
+        if kept is None or removed is None:
+            continue
         without = stepper.step(run.models[t], kept.values / (kept.weight + removed.weight))
         model -= run.models[t + 1] - without
     return model
@@ -88,7 +90,8 @@ def distilled(run: Original, model: Vector, teacher: Teacher, rounds: range) -> 
     """Do exact rounds from a model, towards the teacher's predictions on the kept peers' data."""
     stepper = run.optimizer.start()
     for t in rounds:
-        total: Sum = yield Update(round=t, at=model, teacher=teacher)
-        model = stepper.step(model, total.mean)
-        yield Stepped(round=t, model=model, exact=True)
+        total: Sum | None = yield Update(round=t, at=model, teacher=teacher)
+        if total is not None:
+            model = stepper.step(model, total.mean)
+        yield Stepped(round=t, model=model, exact=True, void=total is None)
     return model

@@ -23,7 +23,7 @@ What the paper leaves open, or what was changed:
   w^hist what `historical` returns; as the p_t sum to 1, only about one round's worth of it is
   taken out.
 - *Which gradients.* The minibatch gradients as they were dealt, clipped. The sums go over all T
-  rounds.
+  rounds but those that are void.
 - *dist.* The paper bounds it by constants of smoothness, which nobody knows of a network. Here it
   is given (`Noise.distance`), or estimated by ‖Σ_t (1 − p_t) δ_t‖: how far ŵ, before the noise, is
   from w^hist, where retraining would end if gradients did not depend on the model. That is an
@@ -84,7 +84,9 @@ def fed_recovery(run: Original, noise: Noise | None = None, source: Source | Non
     weights = 0.0
     for t in range(run.rounds):
         kept = yield from past(t)
-        removed: Sum = yield Removed(rounds=(t,))
+        removed: Sum | None = yield Removed(rounds=(t,))
+        if kept is None or removed is None:
+            continue
         everybody = (kept.values + removed.values) / (kept.weight + removed.weight)
         residual = run.models[t + 1] - stepper.step(run.models[t], kept.mean)
         weight = dot(everybody, everybody)

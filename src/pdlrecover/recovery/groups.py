@@ -32,8 +32,8 @@ class Group:
     """Whether a removed peer was one of them."""
     model: Vector
     stepper: Stepper
-    weight: float = 0.0
-    """Σ α over them, known once they have dealt."""
+    weight: float = 1.0
+    """Σ α over them, once they have dealt."""
 
 
 def divided(peers: int, groups: int) -> list[int]:
@@ -82,9 +82,11 @@ def train_apart(run: Original, groups: Sequence[Group]) -> Method:
     mean = run.models[0]
     for t in range(run.rounds):
         for group in groups:
-            total: Sum = yield Update(
+            total: Sum | None = yield Update(
                 round=t, at=group.model, of=group.of, before=not group.touched
             )
+            if total is None:
+                continue
             group.model = group.stepper.step(group.model, total.mean)
             group.weight = total.weight
         mean = averaged(groups)

@@ -1,6 +1,6 @@
 """Replays the kept peers' stored updates, without any correction.
 
-    ŵ_{t+1} = step(ŵ_t, Σ_K g(w̄_t) / Σ_K α)
+    ŵ_{t+1} = step(ŵ_t, Σ_K g(w̄_t) / Σ_K α), and ŵ_{t+1} = ŵ_t where that sum is void
 
 `tuned` replaces the last k rounds by exact ones: replay-then-tune. Rounds whose stored sum must
 stay closed are passed over.
@@ -22,6 +22,7 @@ def historical(run: Original, tuned: int = 0) -> Method:
             yield Stepped(round=t, model=model, exact=False)
             continue
         total = yield from update(t, model) if exact else past(t)
-        model = stepper.step(model, total.mean)
-        yield Stepped(round=t, model=model, exact=exact)
+        if total is not None:
+            model = stepper.step(model, total.mean)
+        yield Stepped(round=t, model=model, exact=exact, void=total is None)
     return model

@@ -7,8 +7,10 @@ From ŵ_0 = w̄_0, for t = 0 … T−1:
 2. Estimated round: step along ĝ_t = Σ_K g(w̄_t) + H̃(ŵ_t − w̄_t), with H̃v as in `curvature`.
 3. Step: the run's own server optimiser, from its first state, along ĝ_t / Σ_K α.
 
-A round whose stored sum must stay closed is exact, and adds no pair; while ŵ_t = w̄_t, where the
-updates are those of the stored sum, it is passed over.
+A round that was void in the run is passed over: there w̄_{t+1} = w̄_t, and its stored sum is in no
+pair and in no block. So is an exact round that is void now. Where an opened stored sum or direction
+is void, the round is exact. A round whose stored sum must stay closed is exact, and adds no pair;
+while ŵ_t = w̄_t, where the updates are those of the stored sum, it is passed over.
 
 Two modes, and in both only the sum over a *block* of k estimated rounds is opened:
 
@@ -91,8 +93,8 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
     model = run.models[0].copy()
     for t in range(rounds):
         moved = model - run.models[t]
-        if t in run.closed and not moved.any():
-            yield requests.Stepped(round=t, model=model, exact=False)
+        if t in run.void or (t in run.closed and not moved.any()):
+            yield requests.Stepped(round=t, model=model, exact=False, void=t in run.void)
             continue
         mean, exact, fallback = None, t in run.closed or schedule.is_exact(t, rounds), False
         if not exact and estimator.ready:
@@ -102,6 +104,11 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
         if mean is None or fallback:
             exact = True
             fresh = yield from requests.update(t, model)
+            if fresh is None:
+                yield requests.Stepped(
+                    round=t, model=model, exact=exact, fallback=fallback, void=True
+                )
+                continue
             mean = fresh.mean
             guard.learn(mean)
             if t < rounds - schedule.final and t not in run.closed and moved.any():
@@ -111,10 +118,14 @@ def pdlrecover(run: Original, options: Options | None = None) -> Method:
     return model
 
 
-def _block(run: Original, schedule: Schedule, start: int, size: int) -> range:
-    """Return the rounds from `start` on that are estimated together: none of them stays closed."""
-    block = schedule.block(start, run.rounds, size)
-    return range(start, next((t for t in block if t in run.closed), block.stop))
+def _block(run: Original, options: Options, t: int, length: int) -> tuple[int, ...]:
+    """Return the rounds from t on that are estimated together, up to one that stays closed.
+
+    Rounds that were void in the run are left out; t itself was not.
+    """
+    planned = options.schedule.block(t, run.rounds, length)
+    end = next((each for each in planned if each in run.closed), planned.stop)
+    return tuple(each for each in range(t, end) if each not in run.void)
 
 
 class _Shared:
@@ -124,7 +135,7 @@ class _Shared:
         self._run, self._options = run, options
         self._curvature = Curvature(size=options.schedule.buffer)
         self._length = options.block_for(run)
-        self._block: range = range(0)
+        self._block: tuple[int, ...] = ()
         self._mean: Vector | None = None
 
     @property
@@ -133,11 +144,11 @@ class _Shared:
 
     def learn(self, t: int, displacement: Vector, fresh: Sum | None = None) -> None:
         self._curvature.add(t, displacement)
-        self._block = range(0)
+        self._block = ()
 
     def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         if t not in self._block:
-            self._block = _block(self._run, self._options.schedule, t, self._length)
+            self._block = _block(self._run, self._options, t, self._length)
             self._mean = yield from self._estimate(model, metric)
         return self._mean
 
@@ -148,13 +159,15 @@ class _Shared:
         if found is None:
             return None
         request = requests.Direction(
-            rounds=tuple(self._block),
+            rounds=self._block,
             pairs=tuple(self._curvature.rounds),
             coefficients=tuple(k * p for p in found.coefficients),
         )
         if not request.fits(self._run.code):
             return None
-        opened: Sum = yield request
+        opened: Sum | None = yield request
+        if opened is None:
+            return None
         return (opened.values + k * found.public) / opened.weight
 
 
@@ -176,10 +189,10 @@ class _OpenedPairs:
         self._length = options.block_for(run)
         self._learned: dict[int, tuple[Vector, Sum]] = {}
         """By round: pairs whose stored sum is not subtracted yet, the last few."""
-        self._opened: dict[tuple[int, ...], Sum] = {}
-        """Stored sums that were opened and not used yet."""
-        self._block: range = range(0)
-        self._mean: Sum
+        self._opened: dict[tuple[int, ...], Sum | None] = {}
+        """Stored sums that were opened and not used yet; None if they are void."""
+        self._block: tuple[int, ...] = ()
+        self._mean: Sum | None = None
         self._centre: Vector
 
     @property
@@ -194,13 +207,13 @@ class _OpenedPairs:
     def estimate(self, t: int, model: Vector, metric: Vector | None) -> Asking[Vector | None]:
         begins = t not in self._block
         if begins:
-            self._block = _block(self._run, self._options.schedule, t, self._length)
+            self._block = _block(self._run, self._options, t, self._length)
         if begins or self._learned:
             yield from self._open(begins)
             self._add_pairs()
         if begins:
             self._begin_block()
-        if not self._curvature.displacements:
+        if not self._curvature.displacements or self._mean is None:
             return None
         damping = 1.0 if metric is None else self._options.metric_damping
         product = self._curvature.product(model - self._centre, metric, damping)
@@ -212,7 +225,7 @@ class _OpenedPairs:
 
     def _open(self, begins: bool) -> Asking[None]:
         """Open the sums of pairs, and of a block that begins, and with them the next ones."""
-        wanted = [*((b,) for b in self._learned), *([tuple(self._block)] if begins else [])]
+        wanted = [*((b,) for b in self._learned), *([self._block] if begins else [])]
         most = max(1, MOST_NUMBERS // self._run.code.length)
         while missing := [each for each in wanted if each not in self._opened]:
             ahead = [each for each in self._ahead() if each not in self._opened]
@@ -222,24 +235,24 @@ class _OpenedPairs:
 
     def _ahead(self) -> Iterator[tuple[int, ...]]:
         """Yield what the schedule needs after this block, in order: pairs, and the next block."""
-        schedule, rounds, t = self._options.schedule, self._run.rounds, self._block.stop
+        schedule, rounds, t = self._options.schedule, self._run.rounds, self._block[-1] + 1
         pairs: list[tuple[int, ...]] = []
         while t < rounds:
-            if t in self._run.closed:
+            if t in self._run.void or t in self._run.closed:
                 t += 1
                 continue
             if schedule.is_exact(t, rounds):
                 pairs = [*pairs, (t,)][-schedule.buffer :]
                 t += 1
                 continue
-            block = _block(self._run, schedule, t, self._length)
-            yield from (*pairs, tuple(block))
-            pairs, t = [], block.stop
+            block = _block(self._run, self._options, t, self._length)
+            yield from (*pairs, block)
+            pairs, t = [], block[-1] + 1
 
     def _add_pairs(self) -> None:
         for b, (displacement, fresh) in self._learned.items():
             stored = self._opened.pop((b,))
-            if stored.weight != fresh.weight:
+            if stored is None or stored.weight != fresh.weight:
                 continue
             self._curvature.add(displacement, fresh.values - stored.values)
         self._learned = {}
@@ -250,5 +263,6 @@ class _OpenedPairs:
         for t in self._block[1:]:
             total += self._run.models[t]
         self._centre = total / size
-        stored = self._opened.pop(tuple(self._block))
-        self._mean = Sum(values=stored.values / size, weight=stored.weight / size)
+        stored, self._mean = self._opened.pop(self._block), None
+        if stored is not None:
+            self._mean = Sum(values=stored.values / size, weight=stored.weight / size)

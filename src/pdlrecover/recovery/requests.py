@@ -11,14 +11,18 @@ Rules:
 - `Individual` and `Loss` are what private methods never ask for. Rivals do, and a private engine
   refuses them. `Head` it refuses too: those are sums, which could be dealt and opened like updates,
   but they are far longer than an update and have another bound, and no engine here encodes them.
-- A sum comes with the sum of the peers' weights: Σ gᵢ and Σ αᵢ, opened together.
+- A sum comes with the sum of the peers' weights: Σ gᵢ and Σ αᵢ, opened together. One that honest
+  peers cannot have dealt is *void*, and answered by None: the round is passed over, with the model
+  and the optimiser's state as they were, and the sum is used for nothing. A stored sum is also
+  void if its round was void in the training; then nothing is opened.
+- `Weights` and `Sketches` are about single peers, in a void round only: see `naming`.
 - A pair is named by its round b: it is the shared difference of the fresh sum of an `Update` in
   round b and the stored sum of that round. It exists once that update has been asked for, of all
   the kept peers and with their own labels.
 """
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -29,6 +33,8 @@ from pdlrecover.field import FixedPoint
 from pdlrecover.layers import Layer
 
 T = TypeVar("T")
+SKETCHES = 8
+"""How many projections of each dealer's update a `Sketches` opens."""
 MOST_NUMBERS = 1 << 19
 """`PastBlocks` asks for at most so many numbers, unless a single block has more. That is 4 MB; what
 peers send each other is as much over the packing, and must arrive within a message's deadline."""
@@ -65,7 +71,7 @@ class Teacher:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Update:
-    """The sum of fresh updates of the kept peers at a model: one exact round. Answer: `Sum`."""
+    """The sum of the kept peers' fresh updates at a model, an exact round. Answer: `Sum | None`."""
 
     round: int
     at: Vector
@@ -93,14 +99,14 @@ class Update:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Past:
-    """The sum of the kept peers' stored updates over a block of rounds. Answer: `Sum`."""
+    """The sum of the kept peers' stored updates over a block of rounds. Answer: `Sum | None`."""
 
     rounds: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PastBlocks:
-    """The same of several blocks, each by itself and all at once. Answer: a tuple of `Sum`."""
+    """The same of several blocks, each by itself, all at once. Answer: a tuple of `Sum | None`."""
 
     blocks: tuple[tuple[int, ...], ...]
 
@@ -116,7 +122,7 @@ class Dots:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Direction:
-    """The stored sums of a block of rounds plus Σ_b coefficient_b · pair_b. Answer: `Sum`."""
+    """Stored sums of a block of rounds plus Σ_b coefficient_b · pair_b. Answer: `Sum | None`."""
 
     rounds: tuple[int, ...]
     pairs: tuple[int, ...]
@@ -131,7 +137,7 @@ class Direction:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Removed:
-    """The sum of the *removed* peers' stored updates over a block of rounds. Answer: `Sum`."""
+    """The sum of the *removed* peers' stored updates over rounds. Answer: `Sum | None`."""
 
     rounds: tuple[int, ...]
 
@@ -196,6 +202,20 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Weights:
+    """Each dealer's own weight in a void round. Answer: whose was outside of the bounds."""
+
+    round: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sketches:
+    """SKETCHES random projections of each dealer's update in a void round. Answer: as `Weights`."""
+
+    round: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Stepped:
     """No request but news: the model after a round, for curves and progress. No answer."""
 
@@ -205,6 +225,8 @@ class Stepped:
     """Whether the round was an exact one."""
     fallback: bool = False
     """Whether it was exact because the guard asked for it."""
+    void: bool = False
+    """Whether it changed nothing, because its sum was void now or in the training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +239,8 @@ class Continued:
 
 
 _OfSums = Update | Past | PastBlocks | Dots | Direction | Removed | Evaluation
-Request = _OfSums | Individual | Loss | LastLayer | Head | Stepped | Continued
+_OfSingles = Individual | Weights | Sketches
+Request = _OfSums | _OfSingles | Loss | LastLayer | Head | Stepped | Continued
 Asking = Generator[Request, Any, T]
 """What makes requests, is sent the answers, and returns a T."""
 Method = Asking[Vector]
@@ -341,6 +364,8 @@ class Original:
     """How many peers trained."""
     kept: tuple[int, ...] = ()
     """Which of them are kept, in ascending order."""
+    void: Container[int] = ()
+    """Which of its rounds were void: there w̄_{t+1} = w̄_t, and the stored sums are not replayed."""
 
     @property
     def rounds(self) -> int:
@@ -350,21 +375,21 @@ class Original:
 
 def update(
     round: int, at: Vector, *, stream: int = 0, local: LocalSteps | None = None
-) -> Asking[Sum]:
-    """Ask for one exact round."""
-    answer: Sum = yield Update(round=round, at=at, stream=stream, local=local)
+) -> Asking[Sum | None]:
+    """Ask for one exact round; None if it is void."""
+    answer: Sum | None = yield Update(round=round, at=at, stream=stream, local=local)
     return answer
 
 
-def past(*rounds: int) -> Asking[Sum]:
-    """Ask for stored sums, added up over the rounds."""
-    answer: Sum = yield Past(rounds=rounds)
+def past(*rounds: int) -> Asking[Sum | None]:
+    """Ask for stored sums, added up over the rounds; None if that is void."""
+    answer: Sum | None = yield Past(rounds=rounds)
     return answer
 
 
-def past_blocks(*blocks: tuple[int, ...]) -> Asking[tuple[Sum, ...]]:
+def past_blocks(*blocks: tuple[int, ...]) -> Asking[tuple[Sum | None, ...]]:
     """Ask for the stored sums of several blocks of rounds at once."""
-    answer: tuple[Sum, ...] = yield PastBlocks(blocks=blocks)
+    answer: tuple[Sum | None, ...] = yield PastBlocks(blocks=blocks)
     return answer
 
 

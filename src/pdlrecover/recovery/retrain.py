@@ -2,6 +2,8 @@
 
     w_{t+1} = step(w_t, Σ_K g(w_t) / Σ_K α)
 
+A round whose sum is void is passed over: w_{t+1} = w_t, and the optimiser stays where it is.
+
 With everybody kept this is how the original run was trained; with the removed peers left out it is
 what every recovery is measured against. `rounds` below T gives retrain-k.
 """
@@ -33,8 +35,9 @@ def train(
     model = first.copy()
     for t in rounds:
         total = yield from update(t, model, stream=stream, local=local)
-        model = stepper.step(model, total.mean)
-        yield Stepped(round=t, model=model, exact=True)
+        if total is not None:
+            model = stepper.step(model, total.mean)
+        yield Stepped(round=t, model=model, exact=True, void=total is None)
     return model
 
 

@@ -13,6 +13,7 @@ from loopback import new_keyrings
 from memory_store import MemoryStore
 
 from pdlrecover import Federation, Tolerance
+from pdlrecover.engines.bounds import Bounds
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.engines.peers.protocol.effects import Blame, Compute, Halt, Note, Send
 from pdlrecover.engines.peers.protocol.run_context import RunContext
@@ -23,6 +24,7 @@ from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
 from pdlrecover.learning import FlatModel, most_held_out
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.evaluation import EvaluationTerms, evaluated
+from pdlrecover.recovery.naming import naming
 from pdlrecover.recovery.optimizers import SGD, Rate
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.requests import FreshStart, Original
@@ -197,7 +199,12 @@ class Setup:
     def history(self, peer, rounds):
         terms = EvaluationTerms(every=self.every, most=self.most, peers=self.peers)
         terms = terms if self.held_out else None
-        return TrainingRounds(self.stores[peer], TRAINING, rounds=rounds, terms=terms)
+        return TrainingRounds(
+            self.stores[peer], TRAINING, rounds=rounds, terms=terms, bounds=self.bounds(peer)
+        )
+
+    def bounds(self, peer=0):
+        return Bounds.of(self.contribution(peer).code)
 
     def context(self, peer, run, members):
         return RunContext(
@@ -230,6 +237,7 @@ class Setup:
             peers=self.peers,
             kept=tuple(p for p in range(self.peers) if p not in removed),
             closed=self.closed,
+            void=history.void,
         )
 
     def recoverer(self, peer, trained, removed, method="pdlrecover", settings=SETTINGS):
@@ -256,6 +264,25 @@ class Setup:
         }
         network = Network(wire or Wire(), sessions)
         return network.run(**arguments) if run else network
+
+    def namer(self, peer, session, which=0):
+        """Return a peer's part in finding who made a round of its session's run void."""
+        void = session.driver.void_rounds[which]
+        contribution = self.contribution(peer)
+        driver = Driver(
+            context=self.context(peer, void.naming, session.driver.context.peers),
+            method=naming(void.round, self.stores[peer].asked_at(void.run, void.step)),
+            code=contribution.code,
+            store=self.stores[peer],
+            contribute=contribution,
+            naming=void,
+        )
+        return RunSession(driver, self.stores[peer])
+
+    def name(self, network, which=0, wire=None, **arguments):
+        """Let the peers of a run find who made one of its rounds void."""
+        sessions = {p: self.namer(p, each, which) for p, each in network.sessions.items()}
+        return Network(wire or Wire(), sessions).run(**arguments)
 
     def simulation(self, rounds):
         """Return the same federation in one process, trained."""

@@ -8,6 +8,7 @@ FOLDER/status.json          where it is, or was when it stopped
 FOLDER/evidence/            what proves a cheat (see `operator.misconduct`)
 FOLDER/trained.*            the trained model, and what it took
 FOLDER/recovered-NAME.*     a recovered model, named by the removal
+FOLDER/naming-NAME.json     who made a round void, and what was opened to find out
 federation.toml             what all have agreed on, and beside it
 federation.signatures       who has signed that
 """
@@ -26,6 +27,11 @@ TRAINED = "trained"
 def recovered_name(removal: str) -> str:
     """Return what the files of a recovery are called, by the removal's digest in hexadecimal."""
     return f"recovered-{removal[:16]}"
+
+
+def naming_name(run: str) -> str:
+    """Return what the file of a naming is called, by its run's digest in hexadecimal."""
+    return f"naming-{run[:16]}"
 
 
 def signatures_path(federation: Path) -> Path:

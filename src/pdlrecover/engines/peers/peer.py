@@ -4,6 +4,8 @@
    `trained.safetensors`, and what was opened for it to `trained.json`.
 2. It waits for removals. Once one has passed, it recovers the model with the other kept peers; the
    model goes to `recovered-….safetensors`, and what was opened for it to `recovered-….json`.
+3. When a round of either was void, it helps to find who made it so, in a run beside the others: who
+   was found, and what was opened for that, goes to `naming-….json`.
 
 Started again after a crash it goes on where its store ends, and fetches what is public of the rest.
 What goes wrong in a run ends that run; a message that cannot be dealt with is passed over, whatever
@@ -34,11 +36,13 @@ from pdlrecover.engines.peers.removals.votes import Removals
 from pdlrecover.engines.peers.runs.progress import Progress
 from pdlrecover.engines.peers.runs.run_factory import RunFactory
 from pdlrecover.engines.peers.runs.run_session import Outgoing, RunSession
+from pdlrecover.engines.peers.runs.void_rounds import VoidRound
 from pdlrecover.engines.peers.transport.inbox import Inbox
 from pdlrecover.engines.peers.transport.link import Limits, Tls
 from pdlrecover.engines.peers.transport.network import Network
 from pdlrecover.errors import CodecError, HistoryError, PDLRecoverError
 from pdlrecover.field import one_blas_thread
+from pdlrecover.recovery.naming import NAMINGS
 
 LOG = logging.getLogger("pdlrecover.peer")
 GOSSIP_SECONDS = 2.0
@@ -98,6 +102,8 @@ class Peer:
         self._threads = ThreadPoolExecutor(1, "pdlrecover-update")
         self._starting: dict[bytes, asyncio.Future[None]] = {}
         """Runs whose stored log is being gone through."""
+        self._namings: dict[bytes, VoidRound] = {}
+        """The runs that find who made a round void."""
         self._strange: set[tuple[int, bytes]] = set()
         self._gossip_at = self._status_at = 0.0
         self._alarm: asyncio.TimerHandle | None = None
@@ -141,7 +147,13 @@ class Peer:
 
     def title(self, run: bytes) -> str:
         """Return what a run is called in messages."""
-        return "training" if run == self.runs.training else f"recovery {run.hex()[:16]}"
+        return "training" if run == self.runs.training else f"{self.kind(run)} {run.hex()[:16]}"
+
+    def kind(self, run: bytes) -> str:
+        """Return what a run is for: `training`, `recovery` or `naming`."""
+        if run == self.runs.training:
+            return "training"
+        return "naming" if run in self._namings else "recovery"
 
     def say(self, outcomes: Sequence[Outgoing]) -> None:
         """Carry out what was decided on removals, and begin the recoveries that have passed."""
@@ -240,7 +252,8 @@ class Peer:
             self._strange.add((source, run))
             LOG.info(
                 "%s speaks of run %s, which is not known here (yet): a removal whose "
-                "approvals are on their way, or another model than this peer's",
+                "approvals are on their way, a void round that this peer has not come to, or "
+                "another model than this peer's",
                 self.names[source],
                 run.hex()[:16],
             )
@@ -265,6 +278,7 @@ class Peer:
         try:
             self._carry(run, act(session))
             self._progress[run].say()
+            self._start_namings(session)
             if session.finished and run not in self.ended:
                 self._finish(run, session)
         except Exception as error:  # one run's trouble is not to end the others
@@ -348,6 +362,9 @@ class Peer:
             self.runs.write_trained(session)  # who sees it may propose a removal at once
             self._end(run, DONE)
             self._start_recoveries()
+        elif run in self._namings:
+            self.runs.write_named(session, self._namings[run])
+            self._end(run, DONE)
         else:
             self.runs.write_recovered(session, self.removals.known[run])
             self._end(run, DONE)
@@ -355,6 +372,13 @@ class Peer:
     def _stop_training(self, removal: bytes) -> None:
         """End the training: a recovery takes its place."""
         self._end(self.runs.training, f"stopped: removal {removal.hex()[:16]} has passed")
+
+    def _start_namings(self, session: RunSession) -> None:
+        """Begin to look for who made a round void, in the first few that are."""
+        for void in session.driver.void_rounds[:NAMINGS]:
+            if void.naming not in self._namings:
+                self._namings[void.naming] = void
+                self._begin(void.naming, self.runs.namer(void, session.driver.context.peers))
 
     def _start_recoveries(self) -> None:
         for removal in self.removals.passed():

@@ -28,7 +28,9 @@ KEYS = (
     "federation peer time runs removals last_heard_seconds other_files caught named blames "
     "history_bytes network"
 )
-RUN_KEYS = "kind outcome step round rounds state exact_rounds dealt withheld log evaluations"
+RUN_KEYS = (
+    "kind outcome step round rounds state exact_rounds dealt withheld log evaluations void named"
+)
 
 
 def test_what_scripts_read_of_a_status_keeps_its_names():
@@ -47,6 +49,6 @@ def test_the_status_of_an_older_or_newer_peer_is_read():
     written = asdict(STATUS)
     for name in ("caught", "named", "blames", "network"):
         del written[name]
-    for name in ("exact_rounds", "dealt", "withheld", "log", "evaluations"):
+    for name in ("exact_rounds", "dealt", "withheld", "log", "evaluations", "void", "named"):
         del written["runs"]["ab"][name]
     assert msgspec.convert(written | {"later": 1}, PeerStatus) == STATUS

@@ -9,6 +9,7 @@ import re
 from dataclasses import asdict, dataclass
 
 from pdlrecover.decode import decode
+from pdlrecover.engines.bounds import Bounds
 from pdlrecover.errors import MembershipError, PDLRecoverError
 from pdlrecover.layers import Layer
 from pdlrecover.recovery import optimizers
@@ -89,6 +90,15 @@ class Training:
                 f"training.local_rate must be above 0 and finite, got {self.local_rate}"
             )
         self.steps()
+
+    def bounds(self, length: int) -> Bounds:
+        """Return the bounds of what honest peers deal, for updates of this length."""
+        return Bounds(
+            fraction_bits=self.fraction_bits,
+            bound=self.bound,
+            length=length,
+            samples=self.samples,
+        )
 
     def steps(self, layers: tuple[Layer, ...] = ()) -> Optimizer:
         """Return the optimiser that every peer steps with, for a model of these layers."""

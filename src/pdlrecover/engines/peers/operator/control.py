@@ -137,7 +137,7 @@ class Control:
         session = peer.sessions[run]
         step = session.protocol.current
         return s.RunStatus(
-            kind="training" if run == peer.runs.training else "recovery",
+            kind=peer.kind(run),
             outcome=peer.ended.get(run, s.RUNNING),
             step=session.protocol.step,
             round=session.driver.round,
@@ -151,4 +151,6 @@ class Control:
             },
             log=session.protocol.log.hex(),
             evaluations=tuple(session.driver.evaluations.points),
+            void=tuple(session.driver.void),
+            named=tuple(peer.names[p] for p in sorted(session.named)),
         )

@@ -6,6 +6,7 @@ The fields are the keys of `status.json`, and of the answers on the local socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pdlrecover.engines.bounds import Void
 from pdlrecover.engines.evaluations import EvaluationPoint
 
 PRESENT_SECONDS = 30.0
@@ -19,7 +20,7 @@ class RunStatus:
     """How far a run is."""
 
     kind: str
-    """`training` or `recovery`."""
+    """`training`, `recovery`, or `naming`: the search for who made a round void."""
     outcome: str
     step: int
     round: int
@@ -33,6 +34,10 @@ class RunStatus:
     log: str = ""
     evaluations: tuple[EvaluationPoint, ...] = ()
     """How good the peers found its models, on what they hold out."""
+    void: tuple[Void, ...] = ()
+    """Which of its rounds changed nothing, and why."""
+    named: tuple[str, ...] = ()
+    """Of a naming: who made the round void."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,8 @@ class Commit:
 
     entry: LogEntry
     shares: dict[int, Elements]
+    signed: tuple[bytes, ...] = ()
+    """The sub-secrets that it was opened from, where they may prove a cheat: see `evidence`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,18 +3,21 @@
 Rules:
 
 - Evidence is whole messages, as they were signed: two of the cheat's own that exclude each other,
-  or one of a witness, `Misdealt` or `Equivocation`, with what the cheat signed in it.
-- It convinces whoever has the peers' public keys and the tolerance: see `proven`.
+  or one of a witness, `Misdealt` or `Equivocation`, with what the cheat signed in it. Or it is the
+  sub-secrets of several peers, which open to what the cheat dealt: see `single_dealings`.
+- It convinces whoever has the peers' public keys, the tolerance and the bounds: see `proven`.
 """
 
 from collections.abc import Callable, Sequence
 
+from pdlrecover.engines.bounds import Bounds
 from pdlrecover.engines.peers.protocol import codec, dealing
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.dealing import CHECKS, NONCE_BYTES, Kind, Public
 from pdlrecover.engines.peers.protocol.effects import Blame, Effect
 from pdlrecover.engines.peers.protocol.forms import SIGNATURE
 from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.engines.peers.protocol.single_dealings import convicted
 from pdlrecover.errors import CodecError, MessageError
 from pdlrecover.sharing import Scheme
 
@@ -47,6 +50,13 @@ class EquivocationWatch:
             return []
         self.caught.add(kind)
         return raise_alarm(self._context, self._place, first, envelope)
+
+    def sub_secrets(self, choice: bytes) -> dict[int, bytes]:
+        """Return everybody's first sub-secret for a choice, as it was signed."""
+        said = {
+            key[0]: each for key, each in self._first.items() if key[1:] == (m.SubSecret, choice)
+        }
+        return {each.header.sender: each.data for each in said.values()}
 
     def judge(self, envelope: m.Envelope, body: m.Equivocation) -> list[Effect]:
         """Look at a proof that a peer contradicts itself; if it is none, blame who sent it."""
@@ -137,11 +147,15 @@ def flaw(verify: Verify, kind: Kind, header: m.Header, body: m.Misdealt) -> str:
     return ""
 
 
-def proven(scheme: Scheme, verify: Verify, parts: Sequence[bytes]) -> tuple[int, str]:
+def proven(
+    scheme: Scheme, verify: Verify, parts: Sequence[bytes], bounds: Bounds | None = None
+) -> tuple[int, str]:
     """Return who cheated, and how, by the evidence that a peer has kept; raise if it is none.
 
     It takes nothing that only peers know. How long a row should be is not known here, either: rows
-    that are only too long or too short for their step prove nothing.
+    that are only too long or too short for their step prove nothing. Nor do sub-secrets of several
+    peers without the `bounds` that the federation has agreed on; if they prove it of several
+    dealers, the first is returned.
     """
     envelopes = [codec.decode(part) for part in parts]
     for each in envelopes:
@@ -157,6 +171,8 @@ def proven(scheme: Scheme, verify: Verify, parts: Sequence[bytes]) -> tuple[int,
         case [_, _] if contradict(verify, *envelopes):
             what = type(envelopes[0].body).__name__
             return envelopes[0].header.sender, f"signed two different {what}s for one purpose"
+        case [m.SubSecret(), *_] if bounds and (found := convicted(scheme, bounds, envelopes)):
+            return min(found.items())
     raise MessageError("this evidence proves nothing: an honest peer may have signed all of it")
 
 

@@ -22,6 +22,7 @@ from pdlrecover.engines.peers.protocol.evidence import EquivocationWatch
 from pdlrecover.engines.peers.protocol.holdings import Holdings
 from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
 from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.engines.peers.protocol.single_dealings import SingleDealings
 from pdlrecover.engines.peers.protocol.states import HELPS, TAKES, UNSETTLED, Move, StepState, moved
 from pdlrecover.engines.peers.protocol.step_memory import Promise, Row, Spoken
 from pdlrecover.engines.peers.protocol.sub_secrets import SubSecrets
@@ -329,11 +330,22 @@ class Step:
         values, liars = found
         self._move(Move.OPENS)
         blames = [e.Blame(peer=peer, what="sent a wrong sub-secret") for peer in liars]
-        return [*blames, self._result(m.LogEntry(dealers=self._dealers, values=values))]
+        entry = m.LogEntry(dealers=self._dealers, values=values)
+        return [*blames, self._result(entry, self._signed(liars))]
 
-    def _result(self, entry: m.LogEntry) -> e.Commit:
+    def _signed(self, liars: tuple[int, ...]) -> tuple[bytes, ...]:
+        """Return the sub-secrets that this was opened from, if they may prove a dealer's cheat."""
+        if not isinstance(self.task, SingleDealings):
+            return ()
+        said = self._watch.sub_secrets(self._choice)
+        if self._sub_secret is not None:
+            said[self.context.me] = self.context.broadcast(self.place, self._sub_secret)[0].data
+        return tuple(data for peer, data in sorted(said.items()) if peer not in liars)
+
+    def _result(self, entry: m.LogEntry, signed: tuple[bytes, ...] = ()) -> e.Commit:
         stored = self.task.kind is not None and self.task.kind.stored
-        return e.Commit(entry=entry, shares=self.holdings.held_of(entry.dealers) if stored else {})
+        shares = self.holdings.held_of(entry.dealers) if stored else {}
+        return e.Commit(entry=entry, shares=shares, signed=signed)
 
     def _deal(self, dealt: Dealt) -> list[e.Effect]:
         """Deal to all others; which dealing it is, is kept before anybody sees it."""

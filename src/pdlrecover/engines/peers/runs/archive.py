@@ -2,7 +2,8 @@
 
     training/             every step: model, opened sum, dealers, this peer's shares; evaluations
                           have no model and no shares
-    recovery-<16 digits>/ every step is a round; those that ask for no update have no model
+    recovery-<16 digits>/ every step is a round; those that ask for no update have no model; a
+                          naming (see `void_rounds`) is kept in the same way
     checkpoints           what was promised in the step under way; in training/ also removals
 
 Rules: a step is one write of its vault (see `history.sealed.vault`), with the digests of the

@@ -21,6 +21,8 @@ Rules:
 - Many stored sums at once are read off the disk of every peer. Where fewer are removed than kept,
   the removed peers' sums are opened instead, and taken out of the sums over all that the training
   opened: with these public, either tells the other.
+- A sum beyond what honest peers can have dealt is void (see `engines.bounds`), and so is a round of
+  the training that was: neither is used, and the stored sums of the latter are not opened again.
 - A peer that lacks a share that a step needs does not answer in it; where several sums are opened
   at once, it answers for the others.
 - Zero masks for dot products are dealt and agreed on for many at a time: see `mask_stock`.
@@ -33,11 +35,13 @@ from typing import Any
 import numpy as np
 
 from pdlrecover.engines import encoding
+from pdlrecover.engines.bounds import Bounds, Void, checked_sum
 from pdlrecover.engines.evaluations import Evaluations
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.messages import LogEntry
 from pdlrecover.engines.peers.protocol.run_context import RunContext
+from pdlrecover.engines.peers.protocol.single_dealings import Opens
 from pdlrecover.engines.peers.protocol.tasks import (
     FreshSum,
     MaskedDots,
@@ -48,8 +52,9 @@ from pdlrecover.engines.peers.protocol.tasks import (
 from pdlrecover.engines.peers.runs.mask_stock import MaskStock
 from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
+from pdlrecover.engines.peers.runs.void_rounds import VoidRound
 from pdlrecover.engines.traffic import Traffic
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, RangeError
 from pdlrecover.field import F61, Elements, FixedPoint, Integers
 from pdlrecover.recovery import requests as r
 from pdlrecover.recovery.evaluation import NUMBERS
@@ -79,8 +84,13 @@ class Driver:
         local: r.LocalSteps = r.ONE_STEP,
         unprotected: frozenset[int] = frozenset(),
         observer: Callable[[r.Stepped], None] | None = None,
+        bounds: Bounds | None = None,
+        naming: VoidRound | None = None,
     ) -> None:
         """`history` is the training whose stored sums a recovery uses.
+
+        `bounds` are those of what peers deal, by default what the encoding was made for; `naming`
+        is the void round that this run is about, if it is to name somebody.
 
         The method is to go through `rounds` rounds; peers take `local` steps in each, unless it
         says otherwise, and none of them holds out more than `most_held_out` samples. What
@@ -92,11 +102,16 @@ class Driver:
         self._past = history or TrainingRounds(store, context.run)
         self._observer, self.rounds = observer, rounds
         self.evaluations = Evaluations(most=most_held_out)
+        self._bounds, self._naming = bounds or Bounds.of(code), naming
+        self.void: list[Void] = []
+        """What was void in this run, and why."""
+        self.void_rounds: list[VoidRound] = []
+        """Those of it that were dealt in this run."""
         self.model: r.Vector | None = None
         """What the method came to, once it has."""
         self.at: r.Vector | None = None
         """The model that the step under way asks for updates at, if it does."""
-        self.round = 0
+        self.round = naming.round if naming else 0
         quorums = context.scheme.quorums
         self._least = max(quorums.tolerance.colluders + 2, context.quorum)
         self._guard = PrivacyGuard(colluders=quorums.tolerance.colluders, unprotected=unprotected)
@@ -139,14 +154,35 @@ class Driver:
             self.participation.meet("evaluations", len(dealers))
             return self._next(self.evaluations.enter(self._evaluation, entry.values, len(dealers)))
         if self._asked_round is not None:
-            self._fresh[self._asked_round] = self._step, dealers
             self.participation.deal(self._asked_round, dealers)
-            self._pairs.pop(self._asked_round, None)
-            self._guard.note(self._fresh_question(self._asked_round), dealers)
+            self._guard.note(self._questions_of[self._step], dealers)
             self._masks.meet(dealers)
-        elif dealers:
+            return self._next(self._take_fresh(self._asked_round, entry, dealers))
+        if dealers:
             self._masks.dealers = dealers
         return self._next(self._decode(entry.values))
+
+    def _take_fresh(self, t: int, entry: LogEntry, dealers: frozenset[int]) -> r.Sum | None:
+        """Return the sum of a round; if it is void, there is no pair of it."""
+        self._pairs.pop(t, None)
+        self._fresh.pop(t, None)
+        total = self._checked(entry.values, len(dealers), about=t)
+        if total is not None:
+            self._fresh[t] = self._step, dealers
+            return total
+        run, seed = self.context.run, entry.after(self.context.run)
+        self.void_rounds.append(
+            VoidRound(run=run, step=self._step, round=t, dealers=dealers, seed=seed)
+        )
+        return None
+
+    def _checked(self, opened: Integers, size: int, *, about: int, **terms: int) -> r.Sum | None:
+        """Return an opened sum, None if it is void."""
+        try:
+            return checked_sum(self._bounds, opened, size, **terms)
+        except RangeError as error:
+            self.void.append(Void(round=about, why=str(error)))
+            return None
 
     def _next(self, answer: Any) -> Task | None:
         while True:
@@ -157,6 +193,9 @@ class Driver:
                 return None
             if isinstance(request, r.Evaluation) and self._is_of_training(request):
                 self.evaluations.leave_out(request, "it is a model of the training")
+                answer = None
+                continue
+            if self._is_of_void_round(request):
                 answer = None
                 continue
             self.ledger.enter(request)
@@ -176,7 +215,6 @@ class Driver:
 
     def _task(self, request: r.Request) -> Task:
         self._asked_round = self.at = self._evaluation = None
-        self._decode = lambda opened: encoding.decode_sum(self._code, opened)
         match request:
             case r.Update():
                 return self._update(request)
@@ -196,6 +234,8 @@ class Driver:
                 return self._direction(request)
             case r.Dots():
                 return self._dots(request)
+            case r.Weights() | r.Sketches():
+                return self._single(request)
             case r.Individual():
                 raise PlanError(
                     "this method asks for single peers' updates, which are never opened between "
@@ -231,6 +271,28 @@ class Driver:
             least_dealers=self._least,
             compute=lambda: self._contribute(request),
         )
+
+    def _is_of_void_round(self, request: r.Request) -> bool:
+        """Say whether this asks for a sum of a round that was void in the training."""
+        match request:
+            case r.Update(round=t) if self._was_trained(request):
+                return self._past.is_void(t)
+            case r.Past(rounds=rounds) | r.Removed(rounds=rounds) | r.Direction(rounds=rounds):
+                return any(map(self._past.is_void, rounds))
+        return False
+
+    def _single(self, request: r.Weights | r.Sketches) -> Task:
+        """Return the step that opens a little of every dealing of the void round."""
+        if self._naming is None or self._naming.round != request.round:
+            raise PlanError(
+                "single peers' numbers are opened only of a void round, to name a cheat"
+            )
+        opens: Opens = "weights" if isinstance(request, r.Weights) else "sketches"
+        task = self._naming.task(
+            opens, context=self.context, store=self._store, bounds=self._bounds
+        )
+        self._decode = lambda opened: frozenset(task.named(opened))
+        return task
 
     def _evaluate_at(self, request: r.Evaluation) -> Task:
         """Return the step that opens what the peers count on their held-out samples."""
@@ -276,6 +338,9 @@ class Driver:
         return [request.stream, 0 if same else local.steps, 0 if same else rate]
 
     def _stored(self, rounds: tuple[int, ...], name: str, of: set[int]) -> Task:
+        self._decode = lambda opened: self._checked(
+            opened, self._dealings(rounds, of), about=rounds[0]
+        )
         return self._opening(_digest(name, rounds), lambda: self._stored_total(rounds, of))
 
     def _past_blocks(self, blocks: tuple[tuple[int, ...], ...]) -> Task:
@@ -284,12 +349,15 @@ class Driver:
         kept, count, instead = set(self.context.peers), len(blocks), self._reads_removed()
         of = set(range(self.context.scheme.quorums.peers)) - kept if instead else kept
 
-        def decode(opened: Integers) -> tuple[r.Sum, ...]:
+        def decode(opened: Integers) -> tuple[r.Sum | None, ...]:
             sums = opened.reshape(count, -1)
             if instead:
                 whole = np.stack([self._trained(rounds) for rounds in blocks])
                 sums = F61.to_signed(F61.subtract(whole, F61.from_signed(sums)))
-            return tuple(encoding.decode_sum(self._code, each) for each in sums)
+            return tuple(
+                self._checked(each, self._dealings(rounds, kept), about=rounds[0])
+                for each, rounds in zip(sums, blocks, strict=True)
+            )
 
         self._decode = decode
         numbers = [n for rounds in blocks for n in (len(rounds), *rounds)]
@@ -320,8 +388,14 @@ class Driver:
         for b in request.pairs:
             self._open_pair(b, "directions")
         coefficients = encoding.encode_direction(self._code, request)
-        kept, scale = set(self.context.peers), self._code.scale**2
-        self._decode = lambda opened: encoding.decode_sum(self._code, opened, scale)
+        kept, one = set(self.context.peers), int(self._code.scale)
+        stored = one * self._dealings(request.rounds, kept)
+        pairs = zip(coefficients[len(request.rounds) :], request.pairs, strict=True)
+        size = stored + sum(2 * abs(p) * len(self._both(b)) for p, b in pairs)
+        about = request.rounds[0]
+        self._decode = lambda opened: self._checked(
+            opened, size, weights=stored, scale=one, about=about
+        )
 
         def share() -> Elements | None:
             stored = [self._stored_share(t, kept) for t in request.rounds]
@@ -393,6 +467,10 @@ class Driver:
         if not dealt:
             return np.zeros(self.context.scheme.quorums.blocks(self._code.length), dtype=np.int64)
         return self._combined([self._stored_share(t, of) for t in dealt], [1] * len(dealt))
+
+    def _dealings(self, rounds: Sequence[int], of: set[int]) -> int:
+        """Return how many stored dealings of these peers are added up over these rounds."""
+        return sum(len(self._dealers(t) & of) for t in rounds)
 
     def _dealers(self, t: int) -> set[int]:
         """Return who dealt in a round of the training run."""

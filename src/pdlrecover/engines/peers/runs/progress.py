@@ -17,12 +17,14 @@ class Progress:
         self._present: frozenset[int] | None = None
         self._points = len(session.driver.evaluations.points)
         self._continued = len(session.driver.evaluations.continued)
+        self._void = len(session.driver.void)
 
     def say(self) -> None:
         """Say what is new."""
         self._say_present()
         self._say_round()
         self._say_evaluations()
+        self._say_void()
 
     def _say_round(self) -> None:
         """Say about twenty times how far the run is."""
@@ -54,6 +56,13 @@ class Progress:
         for why in found.continued[self._continued :]:
             self._log(why, rounds=self._session.driver.rounds)
         self._points, self._continued = len(found.points), len(found.continued)
+
+    def _say_void(self) -> None:
+        """Say which rounds changed nothing, and why."""
+        for each in self._session.driver.void[self._void :]:
+            facts = {"run": self._run.hex()[:16], "round": each.round}
+            LOG.warning("%s: %s", self._title, each, extra={"facts": facts})
+        self._void = len(self._session.driver.void)
 
     def _log(self, text: str, **facts: object) -> None:
         facts = {"run": self._run.hex()[:16], **facts}

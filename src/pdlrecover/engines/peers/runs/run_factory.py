@@ -1,7 +1,8 @@
 """Makes a peer's runs, training and recoveries, and writes their result files."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import safetensors.torch
 from pdlrecover.adversary import Attack, Phase
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.plan import Recovery
-from pdlrecover.engines.peers.folder import TRAINED, recovered_name
+from pdlrecover.engines.peers.folder import TRAINED, naming_name, recovered_name
 from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
 from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
 from pdlrecover.engines.peers.protocol.run_context import RunContext
@@ -23,12 +24,14 @@ from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.engines.peers.runs.run_session import RunSession
 from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
+from pdlrecover.engines.peers.runs.void_rounds import VoidRound
 from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.files import write_json, write_whole
 from pdlrecover.learning import Dataset, FlatModel, LocalTraining, most_held_out
 from pdlrecover.learning.models import build
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.evaluation import NUMBERS, EvaluationTerms, decode_tally, evaluated
+from pdlrecover.recovery.naming import naming
 from pdlrecover.recovery.removal import unprotected
 from pdlrecover.recovery.requests import FreshStart, LocalSteps, Method, Original, Tally, Vector
 from pdlrecover.recovery.retrain import train
@@ -86,7 +89,11 @@ class RunFactory:
         )
         self.training = training_run(membership, model)
         """The name of the training run."""
-        self.history = TrainingRounds(store, self.training, rounds=self.rounds, terms=self._terms)
+        self.bounds = training.bounds(model.size)
+        """Of what peers deal."""
+        self.history = TrainingRounds(
+            store, self.training, rounds=self.rounds, terms=self._terms, bounds=self.bounds
+        )
         """The training by its rounds, as far as it is stored here."""
 
     @property
@@ -138,6 +145,7 @@ class RunFactory:
             goal=self._goal(proposal),
             peers=self.peers,
             kept=tuple(removal.kept),
+            void=() if afresh else self.history.void,
         )
         method = methods.start(proposal.method, original, settings)
         context = self.context(proposal.digest, removal.kept)
@@ -146,6 +154,21 @@ class RunFactory:
             proposal.removed, proposal.reason, accepted=proposal.accept_differencing
         )
         return self._session(method, context, rounds, self.history, hidden)
+
+    def namer(self, void: VoidRound, peers: Sequence[int]) -> RunSession:
+        """Return this peer's part in finding who made a round of a run of these peers void."""
+        method = naming(void.round, self.store.asked_at(void.run, void.step))
+        driver = Driver(
+            context=self.context(void.naming, peers),
+            method=method,
+            code=self._contribution.code,
+            store=self.store,
+            contribute=self._contribution,
+            rounds=void.round,
+            bounds=self.bounds,
+            naming=void,
+        )
+        return RunSession(driver, self.store)
 
     def _goal(self, proposal: RemovalProposal) -> Vector | Tally | None:
         """Return what a recovery is to come up to; None if the training had not ended.
@@ -185,6 +208,21 @@ class RunFactory:
         """Write the trained model, and what was opened for it."""
         self._write(TRAINED, session, {"peers": [p.name for p in self.membership.peers]})
 
+    def write_named(self, session: RunSession, void: VoidRound) -> None:
+        """Write what was opened to find who made a round void."""
+        driver, names = session.driver, [peer.name for peer in self.membership.peers]
+        facts = {
+            "run": void.run.hex(),
+            "round": void.round,
+            "dealers": [names[p] for p in sorted(void.dealers)],
+            "named": [names[p] for p in sorted(session.named)],
+            "log": session.protocol.log.hex(),
+            "ledger": asdict(driver.ledger.totals()),
+        }
+        name = self.folder / f"{naming_name(void.naming.hex())}.json"
+        with _writing(self.folder, "who was named"):
+            write_json(name, facts)
+
     def write_recovered(self, session: RunSession, removal: Removal) -> None:
         """Write the recovered model, and what was opened for it."""
         proposal, names = removal.proposal, [peer.name for peer in self.membership.peers]
@@ -219,6 +257,7 @@ class RunFactory:
             history=history,
             unprotected=unprotected,
             rounds=rounds,
+            bounds=self.bounds,
             local=LocalSteps(steps=training.local_steps, rate=training.local_rate),
         )
         return RunSession(driver, self.store)
@@ -238,16 +277,25 @@ class RunFactory:
             "dealt": self.dealt(session),
             "ledger": asdict(driver.participation.record(driver.ledger)),
         }
+        if driver.void:
+            facts["void"] = [asdict(each) for each in driver.void]
         if found := driver.evaluations.points:
             facts["evaluations"] = [asdict(point) for point in found]
             facts["continued"] = driver.evaluations.continued
         content = safetensors.torch.save(tensors)
         facts["file_sha256"] = hashlib.sha256(content).hexdigest()
-        try:
+        with _writing(self.folder, "the model"):
             write_whole(self.folder / f"{name}.safetensors", content)
             write_json(self.folder / f"{name}.json", facts)
-        except OSError as error:
-            raise HistoryError(
-                f"the model could not be written to {self.folder}: {error.strerror}; it is safe in "
-                "the history; make room and start again, and it will be written"
-            ) from error
+
+
+@contextmanager
+def _writing(folder: Path, what: str) -> Iterator[None]:
+    """Say what to do where something cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise HistoryError(
+            f"{what} could not be written to {folder}: {error.strerror}; it is safe in the "
+            "history; make room and start again, and it will be written"
+        ) from error

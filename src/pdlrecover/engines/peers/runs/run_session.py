@@ -25,6 +25,7 @@ from pdlrecover.engines.peers.protocol.messages import (
 )
 from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES, RunProtocol
+from pdlrecover.engines.peers.protocol.single_dealings import SingleDealings
 from pdlrecover.engines.peers.protocol.tasks import Task
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.errors import HistoryError, PlanError
@@ -45,6 +46,8 @@ class RunSession:
         self.driver, self.protocol = driver, RunProtocol(driver.context, driver.longest)
         self._store, self._run = store, driver.context.run
         self.task: Task | None = None
+        self.named: set[int] = set()
+        """Who made a round void, by what this run has opened."""
 
     @property
     def finished(self) -> bool:
@@ -80,6 +83,7 @@ class RunSession:
             if step == len(log) - 1:
                 self.protocol.previous = self._recall_previous(self.task, entry)
             self.protocol.replay(entry)
+            self._named(entry)
             self.task = self.driver.answer(entry)
         if last and not np.array_equal(self._store.asked_at(self._run, last[0]), last[1]):
             raise PlanError(OTHERWISE)
@@ -145,7 +149,8 @@ class RunSession:
             match effect:
                 case _Write(values=values, shares=kept):
                     self._store.promise(self._run, values, kept)
-                case e.Commit(entry=entry, shares=shares):
+                case e.Commit(entry=entry, shares=shares, signed=signed):
+                    out += self._named(entry, signed)
                     self._store.commit(self._run, entry, shares, self.driver.at)
                     if shares:
                         missing = {held.dealer for held in entry.dealers} - shares.keys()
@@ -158,6 +163,17 @@ class RunSession:
                 case _:
                     out.append(effect)
         return [*out, *self._begin(now)] if opened else out
+
+    def _named(self, entry: LogEntry, signed: tuple[bytes, ...] = ()) -> list[e.Blame]:
+        """Name who made a round void, if that is what was opened.
+
+        Who has only fetched what was opened names it without proof.
+        """
+        if not isinstance(self.task, SingleDealings):
+            return []
+        found = self.task.named(entry.values)
+        self.named.update(found)
+        return [e.Blame(peer=peer, what=what, evidence=signed) for peer, what in found.items()]
 
     def _keep_model(self) -> None:
         """Keep what the method came to, if it has; what was promised in its steps is done with."""

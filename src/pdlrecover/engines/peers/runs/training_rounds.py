@@ -4,10 +4,14 @@ Without evaluations every step is a round. With one after every k rounds and one
 is step t + ⌊t/k⌋, and the steps between are evaluations, which have no model and no stored shares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import overload
 
+import numpy as np
+
+from pdlrecover.engines.bounds import Bounds
 from pdlrecover.engines.peers.protocol.contracts import Store
+from pdlrecover.errors import RangeError
 from pdlrecover.field import Elements, Integers
 from pdlrecover.recovery.evaluation import EvaluationTerms
 from pdlrecover.recovery.requests import Vector
@@ -23,9 +27,14 @@ class TrainingRounds:
         *,
         rounds: int | None = None,
         terms: EvaluationTerms | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
-        """Read this run; `rounds` is how many it has in all, needed if it is evaluated."""
+        """Read this run; `rounds` is how many it has in all, needed if it is evaluated.
+
+        Without the bounds of its sums, no round counts as void.
+        """
         self.run = run
+        self._bounds, self._known_void = bounds, dict[int, bool]()
         self._store, self._rounds, self._terms = store, rounds, terms
 
     def __len__(self) -> int:
@@ -41,6 +50,11 @@ class TrainingRounds:
     def models(self) -> "RoundModels":
         """w̄_0, w̄_1, …: one for each round, and the last one when the training is finished."""
         return RoundModels(self)
+
+    @property
+    def void(self) -> "VoidRounds":
+        """The rounds that changed nothing."""
+        return VoidRounds(self)
 
     @property
     def shares_from(self) -> int:
@@ -61,6 +75,26 @@ class TrainingRounds:
         """Return the sum that was opened in round t."""
         return self._store.log(self.run)[self._step(t)].values
 
+    def is_void(self, t: int) -> bool:
+        """Say whether round t was void.
+
+        Nearly always it is enough to see that the model changed in it; else its sum tells.
+        """
+        if self._bounds is None or not 0 <= t < len(self):
+            return False
+        if t not in self._known_void:
+            at_end = t + 1 == len(self) and not self.finished
+            changed = not at_end and not np.array_equal(self.model(t), self.model(t + 1))
+            self._known_void[t] = not changed and self._sum_is_void(self._bounds, t)
+        return self._known_void[t]
+
+    def _sum_is_void(self, bounds: Bounds, t: int) -> bool:
+        try:
+            bounds.check(self.opened(t), len(self.dealers(t)))
+        except RangeError:
+            return True
+        return False
+
     def shares(self, t: int, dealers: Sequence[int]) -> Elements | None:
         """Return the sum of this peer's shares of these dealers in round t; None if one is gone."""
         return self._store.shares(self.run, self._step(t), dealers)
@@ -75,6 +109,16 @@ class TrainingRounds:
         whole, rest = divmod(step, self._terms.every + 1)
         found = whole * self._terms.every + min(rest, self._terms.every)
         return found if self._rounds is None else min(found, self._rounds)
+
+
+class VoidRounds(Container[int]):
+    """Which rounds of a training were void, each looked at when it is asked for."""
+
+    def __init__(self, rounds: TrainingRounds) -> None:
+        self._rounds = rounds
+
+    def __contains__(self, t: object) -> bool:
+        return isinstance(t, int) and self._rounds.is_void(t)
 
 
 class RoundModels(Sequence[Vector]):
