@@ -17,6 +17,7 @@ Rules:
 
 import errno
 import fcntl
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,8 +106,9 @@ class Database:
             return
         if self.limit is not None and end > self.limit:
             raise HistoryError(
-                f"the history in {self.folder} would grow to {_size(end)} and {_size(self.limit)} "
-                "are allowed; allow more, or keep the shares of fewer rounds; nothing was written"
+                f"the history in {self.folder} would grow to {_needed(end)} and "
+                f"{_there(self.limit)} are allowed; allow more, or keep the shares of fewer "
+                "rounds; nothing was written"
             )
         self._allocate(used, end)
         if end > self._env.info()["map_size"]:
@@ -122,7 +124,10 @@ class Database:
         disk = os.statvfs(self.folder)
         free, allocated = disk.f_bavail * disk.f_frsize, self._path.stat().st_blocks * 512
         if end > allocated and end - allocated + SPARE > free:
-            raise self._no_room(end - allocated, f"{_size(free)} are free")
+            needs = (
+                f"{_needed(end - allocated + SPARE)} of free disk, {_there(SPARE)} of which stay"
+            )
+            raise self._no_room(f"{needs} free for other files,", f"{_there(free)} are free")
         if not hasattr(os, "posix_fallocate"):
             return
         before = self._path.stat().st_size
@@ -133,12 +138,13 @@ class Database:
             if error.errno not in _NO_ROOM:
                 return
             os.truncate(self._path, before)
-            raise self._no_room(end - allocated, os.strerror(error.errno)) from error
+            needs = f"{_needed(end - allocated)} more"
+            raise self._no_room(needs, os.strerror(error.errno)) from error
 
-    def _no_room(self, size: int, why: str) -> HistoryError:
+    def _no_room(self, needs: str, why: str) -> HistoryError:
         return HistoryError(
-            f"the next write to {self.folder} needs {_size(size)} more and there is no room "
-            f"({why}); make room and start again; nothing was written, and nothing is lost"
+            f"the next write to {self.folder} needs {needs} and there is no room ({why}); make "
+            "room and start again; nothing was written, and nothing is lost"
         )
 
     def _opened(self) -> lmdb.Environment:
@@ -232,5 +238,15 @@ def said(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size < 1e9 else f"{size / 1e9:.2f} GB"
+def _needed(size: int) -> str:
+    """Return a size that is needed, rounded up: next to a smaller one that is there, it differs."""
+    return _size(math.ceil(size / 1e5))
+
+
+def _there(size: int) -> str:
+    """Return a size that is there, rounded down."""
+    return _size(math.floor(size / 1e5))
+
+
+def _size(tenths: int) -> str:
+    return f"{tenths / 10:.1f} MB" if tenths < 10_000 else f"{tenths / 10_000:.4f} GB"
