@@ -12,7 +12,8 @@ Rules:
 - One process writes; others may read.
 - A process that is killed while it makes the file leaves it empty, or full of zeros if the power
   was lost. Nothing was stored then, and the file is made again.
-- Every error of LMDB or of the disk becomes a `HistoryError`.
+- Every error of LMDB or of the disk becomes a `HistoryError`. A file that cannot be opened for want
+  of descriptors is waited for first.
 """
 
 import errno
@@ -28,6 +29,7 @@ import lmdb
 from lmdb.verify import VerifyError
 from lmdb.verify import verify as verify_pages
 
+from pdlrecover.descriptors import SPENT, TOO_MANY, patiently
 from pdlrecover.errors import HistoryError
 
 DATA, LOCK, HEAD_FILE = "data.mdb", "writer.lock", "head"
@@ -132,7 +134,7 @@ class Database:
             return
         before = self._path.stat().st_size
         try:
-            with self._path.open("r+b") as file:
+            with patiently(lambda: self._path.open("r+b")) as file:
                 os.posix_fallocate(file.fileno(), used, end - used)
         except OSError as error:
             if error.errno not in _NO_ROOM:
@@ -150,12 +152,14 @@ class Database:
     def _opened(self) -> lmdb.Environment:
         with said(self.folder):
             size = self._path.stat().st_size if self._path.exists() else 0
-            env = lmdb.open(
-                str(self.folder),
-                map_size=max(FIRST_MAP, size),
-                readonly=self.read_only,
-                mode=0o600,
-                create=not self.read_only,
+            env = patiently(
+                lambda: lmdb.open(
+                    str(self.folder),
+                    map_size=max(FIRST_MAP, size),
+                    readonly=self.read_only,
+                    mode=0o600,
+                    create=not self.read_only,
+                )
             )
         needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
         if size and size < needed:
@@ -183,7 +187,7 @@ def is_blank(folder: Path) -> bool:
     path = folder / DATA
     with said(folder):
         small = not (folder / HEAD_FILE).exists() and path.stat().st_size <= NEWBORN
-        return small and not any(path.read_bytes())
+        return small and not any(patiently(path.read_bytes))
 
 
 def damaged_pages(folder: Path) -> list[str]:
@@ -191,15 +195,20 @@ def damaged_pages(folder: Path) -> list[str]:
     path = folder / DATA
     try:
         with said(folder):
-            return verify_pages(str(folder)) if path.stat().st_size else []  # type: ignore[no-untyped-call]
+            return patiently(lambda: _verified(folder)) if path.stat().st_size else []
     except VerifyError as error:
         return [str(error)]
+
+
+def _verified(folder: Path) -> list[str]:
+    found: list[str] = verify_pages(str(folder))  # type: ignore[no-untyped-call]
+    return found
 
 
 def only_writer(folder: Path) -> int:
     """Return a file descriptor that keeps other writers away until it is closed."""
     with said(folder):
-        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = patiently(lambda: os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600))
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -226,6 +235,11 @@ def said(folder: Path) -> Iterator[None]:
             raise HistoryError(
                 f"the disk of {folder} is full ({os.strerror(code)}); this write was undone and "
                 "nothing is lost; make room and start again"
+            ) from error
+        if code in SPENT:
+            raise HistoryError(
+                f"the history in {folder} cannot be opened ({os.strerror(code)}): {TOO_MANY}; "
+                "nothing that was stored is lost by that; then start again"
             ) from error
         if code == errno.EIO:
             raise HistoryError(

@@ -10,6 +10,7 @@ from typing import Any
 import safetensors.torch
 
 from pdlrecover.adversary import Attack, Phase
+from pdlrecover.descriptors import remedy
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.plan import Recovery
 from pdlrecover.engines.peers.folder import TRAINED, recovered_name
@@ -239,5 +240,5 @@ class RunFactory:
         except OSError as error:
             raise HistoryError(
                 f"the model could not be written to {self.folder}: {error.strerror}; it is safe in "
-                "the history; make room and start again, and it will be written"
+                f"the history; {remedy(error, 'make room')}, and start again: it will be written"
             ) from error
