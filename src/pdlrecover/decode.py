@@ -209,4 +209,4 @@ def _as_toml(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return str(list(value)) if isinstance(value, tuple) else repr(value)
+    return f"[{', '.join(map(_as_toml, value))}]" if isinstance(value, tuple) else repr(value)

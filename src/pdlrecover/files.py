@@ -1,6 +1,7 @@
 """Reading and writing files: atomic, locked, and with errors that say what to do.
 
 Where `error` is given, it is raised with the file's name and what to do, instead of an `OSError`.
+A file that cannot be opened for want of descriptors is waited for (see `descriptors`).
 """
 
 import fcntl
@@ -14,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pdlrecover.descriptors import PATIENCE, patiently, remedy
 from pdlrecover.errors import LocalError
 
 
@@ -23,6 +25,7 @@ def write_whole(
     error: type[LocalError] | None = None,
     *,
     durable: bool = False,
+    patience: float = PATIENCE,
 ) -> None:
     """Replace a file at once: a reader sees the old one or the new one, never a part.
 
@@ -36,10 +39,11 @@ def write_whole(
         if target.exists() and not (target.is_file() or target.is_dir()):
             target.write_bytes(data)
             return
-        for left in target.parent.glob(f"{glob.escape(target.name)}.*-*.part"):
-            if not _is_running(left):
-                left.unlink(missing_ok=True)
-        write_new(part, data, mode=0o600 if durable else 0o666, durable=durable)
+        left = f"{glob.escape(target.name)}.*-*.part"
+        for each in patiently(lambda: list(target.parent.glob(left)), patience):
+            if not _is_running(each):
+                each.unlink(missing_ok=True)
+        write_new(part, data, mode=0o600 if durable else 0o666, durable=durable, patience=patience)
         if not durable and target.exists():
             part.chmod(stat.S_IMODE(target.stat().st_mode))
         part.replace(target)
@@ -52,10 +56,8 @@ def write_whole(
             raise
         if error is None:
             raise type(fault)(fault.errno, fault.strerror, str(path)) from fault
-        raise error(
-            f"{path} cannot be written: {fault.strerror}; make room or choose another place, and "
-            "try again"
-        ) from fault
+        what = remedy(fault, "make room or choose another place, and try again")
+        raise error(f"{path} cannot be written: {fault.strerror}; {what}") from fault
 
 
 def _is_running(part: Path) -> bool:
@@ -65,17 +67,28 @@ def _is_running(part: Path) -> bool:
 
 
 def write_json(
-    path: Path, value: Any, error: type[LocalError] | None = None, *, indent: int = 2
+    path: Path,
+    value: Any,
+    error: type[LocalError] | None = None,
+    *,
+    indent: int = 2,
+    patience: float = PATIENCE,
 ) -> None:
     """Replace a JSON file at once."""
-    write_whole(path, json.dumps(value, indent=indent), error)
+    write_whole(path, json.dumps(value, indent=indent), error, patience=patience)
 
 
 def write_new(
-    path: Path, content: bytes | bytearray, *, mode: int = 0o600, durable: bool = True
+    path: Path,
+    content: bytes | bytearray,
+    *,
+    mode: int = 0o600,
+    durable: bool = True,
+    patience: float = PATIENCE,
 ) -> None:
     """Write a file that must not be there yet, by default private and synced."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    fd = patiently(lambda: os.open(path, flags, mode), patience)
     with open(fd, "wb") as file:
         file.write(content)
         if durable:
@@ -95,7 +108,7 @@ def make_folder(folder: Path, error: type[LocalError]) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make sure that the names in a folder survive a crash."""
-    fd = os.open(folder, os.O_RDONLY)
+    fd = patiently(lambda: os.open(folder, os.O_RDONLY))
     try:
         os.fsync(fd)
     finally:
@@ -105,7 +118,7 @@ def sync_folder(folder: Path) -> None:
 def read_bytes(path: Path, error: type[LocalError], *, missing: str = "") -> bytes:
     """Return a file's content; `missing` says what to do if there is none."""
     try:
-        return path.read_bytes()
+        return patiently(path.read_bytes)
     except FileNotFoundError as fault:
         raise error(f"{path} does not exist; {missing or 'name a file that does'}") from fault
     except IsADirectoryError as fault:

@@ -12,6 +12,7 @@ import torch
 import typer
 
 from pdlrecover.cli.common import BAD_INPUT, FederationFile, Folder, ask_passphrase
+from pdlrecover.descriptors import raise_limit
 from pdlrecover.engines.peers.operator.logs import JsonLines
 from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.startup import PeerFiles
@@ -48,6 +49,7 @@ def run(
 
 def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
     torch.set_num_threads(1)
+    raise_limit()
     files = PeerFiles(federation, folder)
     ask_for_key = ask_passphrase if files.has_history else ask_new_passphrase
     archive = files.archive(files.storage_key(ask_for_key if sys.stdin.isatty() else None))

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import resource
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import mishaps
 import numpy as np
@@ -33,7 +35,8 @@ class Processes:
     def folder(self, me):
         return self.place / whole_peers.TREES[me]
 
-    def start(self, *peers):
+    def start(self, *peers, descriptors=None):
+        """Start peers; those that are started anew may be limited to so many descriptors."""
         for me in peers:
             command = ["peer", "run", self.federation, self.folder(me), "--json-logs"]
             log = self.place / f"{me}.log"
@@ -46,6 +49,7 @@ class Processes:
                     stdout=file,
                     stderr=file,
                     env=whole_peers.environment(),
+                    preexec_fn=descriptors and partial(_limit, descriptors),
                 )
 
     def verify(self, me):
@@ -172,6 +176,10 @@ class Processes:
         path = self.folder(me) / "committed.txt"
         lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
         return {int(step): float(at) for kind, step, at in lines if kind == run}
+
+
+def _limit(descriptors):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
 
 def same(paths):

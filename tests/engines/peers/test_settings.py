@@ -1,6 +1,7 @@
 import pytest
 
 from pdlrecover.engines.peers.settings import (
+    Code,
     Data,
     Drill,
     History,
@@ -17,6 +18,7 @@ def test_settings_are_read_as_they_were_written(tmp_path):
         data=Data(source="own.npz", part=2),
         history=History(key_file="/media/key", keep=5, limit_gb=1.5),
         network=Listening(listen="0.0.0.0:7400"),
+        code=Code(allowed=("ours.nets:small", "ours.nets:large")),
         drill=Drill(attack="backdoor", strength=2.0),
     )
     (tmp_path / "peer.toml").write_text(write_settings(settings))
@@ -39,6 +41,7 @@ def test_an_empty_file_is_all_defaults_and_a_drill_is_written_only_if_there_is_o
         ("data = 1", "data must be a table of keys and values, got 1"),
         ("[history]\nkeep = 0", "history.keep must be at least 1, got 0"),
         ("[history]\nlimit-gb = -1", "history.limit_gb must be above 0, got -1"),
+        ("[code]\nallowed = 'x:y'", "code.allowed must be a list of texts, got 'x:y'"),
         ("[network]\nlisten = 'x'", "network: an address is host:port"),
     ],
 )

@@ -19,6 +19,7 @@ from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.engines.peers.settings import (
+    Code,
     Data,
     History,
     Listening,
@@ -37,6 +38,7 @@ TOLERANCE = Tolerance(colluders=1, dropouts=2)
 TRAINING = Training(rounds=ROUNDS, samples=max(SIZES), batch_size=4, learning_rate=0.3, seed=5)
 RECOVERY = Recovery(preparation=3, period=5, final=2, buffer=2)
 SETTINGS = Settings(options=RECOVERY.options(ROUNDS), batch_size=4)
+ALLOWED = Code(allowed=("whole_peers:model", "whole_peers:large"))
 DEADLINES = Deadlines(message=5.0, dealing=6.0, receipts=1.0, view=3.0, resend=0.7, behind=0.4)
 
 
@@ -92,7 +94,9 @@ def settle(place, peers=PEERS, **agreed):
 
 
 def write(folder, history, **tables):
-    settings = PeerSettings(data=Data(source="own.npz"), history=history, **tables)
+    settings = PeerSettings(
+        data=Data(source="own.npz"), history=history, **{"code": ALLOWED, **tables}
+    )
     (folder / SETTINGS_FILE).write_text(write_settings(settings))
 
 

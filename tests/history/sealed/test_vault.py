@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -20,7 +21,7 @@ from pdlrecover.errors import FieldError, HistoryError
 from pdlrecover.field import F61, Seeded
 from pdlrecover.history import Vault, VaultLayout, verify
 from pdlrecover.history.sealed import records, unlock
-from pdlrecover.history.sealed.database import Database
+from pdlrecover.history.sealed.database import SPARE, Database
 from pdlrecover.history.sealed.records import Kind, Sealer, checkpoint_key, round_key, share_key
 
 KEY, OTHER = bytes(range(32)), bytes(32)
@@ -629,6 +630,24 @@ def test_a_full_disk_stops_before_a_round(tmp_path, monkeypatch):
             with pytest.raises(HistoryError, match=r"needs .* there is no room .* are free"):
                 vault.reserve(1 << 20)
         commit(vault)
+
+
+@pytest.mark.parametrize("free", [SPARE - 1, SPARE, SPARE + 100_000])
+def test_what_a_full_disk_needs_is_more_than_what_it_has(tmp_path, monkeypatch, free):
+    """Also where the next write alone would fit: some of the disk is left to other files."""
+    with Vault(tmp_path, KEY, LAYOUT) as vault:
+
+        class Nearly:
+            f_bavail, f_frsize = free, 1
+
+        monkeypatch.setattr(os, "statvfs", lambda path: Nearly)
+        with pytest.raises(HistoryError) as caught:
+            vault.reserve(100_000)
+    text = str(caught.value)
+    needed, kept, there = (float(size) for size in re.findall(r"([0-9.]+) MB", text))
+    assert needed > there
+    assert needed > kept
+    assert "stay free for other files" in text
 
 
 def test_what_was_reserved_is_not_refused_in_the_middle_of_a_round(tmp_path, monkeypatch):

@@ -3,10 +3,14 @@
     [data]     source = "digits"
     [history]  key_file = "/media/key/history.key"
     [network]  listen = "0.0.0.0:7400"
+    [code]     allowed = ["package.module:factory"]
     [drill]    attack = "backdoor"
 
 Paths are meant from the peer's folder. A drill makes this peer attack the others on purpose, to
 practise a removal: never set it where the model matters.
+
+Others wrote the federation file, and what it names runs as this peer. So code that it names is
+imported only if it is allowed here, by the same name, letter by letter.
 """
 
 from dataclasses import dataclass, field, fields
@@ -62,6 +66,23 @@ class Listening:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Code:
+    """Which code the federation file may name."""
+
+    allowed: tuple[str, ...] = ()
+    """Each as package.module:factory; models that are built in need not be here."""
+
+    def check(self, name: str) -> None:
+        """Raise unless a model is built in, or is code that the operator allows by this name."""
+        if ":" in name and name not in self.allowed:
+            raise PlanError(
+                f"the federation file names code, {name!r}, which is not imported unless this "
+                f"peer allows it: read that code, and if it may run here write allowed = "
+                f'["{name}"] under [code] in peer.toml'
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drill:
     """An attack by this peer itself, for drills only."""
 
@@ -78,6 +99,7 @@ class PeerSettings:
     data: Data = field(default_factory=Data)
     history: History = field(default_factory=History)
     network: Listening = field(default_factory=Listening)
+    code: Code = field(default_factory=Code)
     drill: Drill = field(default_factory=Drill)
 
 

@@ -1,7 +1,8 @@
 """Starts a peer from its folder and the federation file, and checks both first.
 
-Steps: the keys, the federation and whether everybody has signed it, the data, the history's key,
-the history and whether it is whole. What is wrong is said before anything is sent.
+Steps: the keys, the federation and whether everybody has signed it, whether the code that it names
+is allowed here, the data, the history's key, the history and whether it is whole. What
+is wrong is said before anything is sent.
 """
 
 import logging
@@ -45,6 +46,7 @@ class PeerFiles:
         self.me = self.membership.number_of(self.identity)
         check_agreement(federation, self.membership)
         model, seed = self.membership.model, self.membership.training.seed
+        self.settings.code.check(model.name)  # before anything of it is imported
         module = models.build(model.name, model.shape, model.classes, seed)
         self.model = FlatModel(module, model.shape)
         self.data = load_own(self.settings.data, self.membership, self.me, folder)

@@ -12,11 +12,13 @@ Rules:
 - One process writes; others may read.
 - A process that is killed while it makes the file leaves it empty, or full of zeros if the power
   was lost. Nothing was stored then, and the file is made again.
-- Every error of LMDB or of the disk becomes a `HistoryError`.
+- Every error of LMDB or of the disk becomes a `HistoryError`. A file that cannot be opened for want
+  of descriptors is waited for first.
 """
 
 import errno
 import fcntl
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ import lmdb
 from lmdb.verify import VerifyError
 from lmdb.verify import verify as verify_pages
 
+from pdlrecover.descriptors import SPENT, TOO_MANY, patiently
 from pdlrecover.errors import HistoryError
 
 DATA, LOCK, HEAD_FILE = "data.mdb", "writer.lock", "head"
@@ -105,8 +108,9 @@ class Database:
             return
         if self.limit is not None and end > self.limit:
             raise HistoryError(
-                f"the history in {self.folder} would grow to {_size(end)} and {_size(self.limit)} "
-                "are allowed; allow more, or keep the shares of fewer rounds; nothing was written"
+                f"the history in {self.folder} would grow to {_needed(end)} and "
+                f"{_there(self.limit)} are allowed; allow more, or keep the shares of fewer "
+                "rounds; nothing was written"
             )
         self._allocate(used, end)
         if end > self._env.info()["map_size"]:
@@ -122,34 +126,40 @@ class Database:
         disk = os.statvfs(self.folder)
         free, allocated = disk.f_bavail * disk.f_frsize, self._path.stat().st_blocks * 512
         if end > allocated and end - allocated + SPARE > free:
-            raise self._no_room(end - allocated, f"{_size(free)} are free")
+            needs = (
+                f"{_needed(end - allocated + SPARE)} of free disk, {_there(SPARE)} of which stay"
+            )
+            raise self._no_room(f"{needs} free for other files,", f"{_there(free)} are free")
         if not hasattr(os, "posix_fallocate"):
             return
         before = self._path.stat().st_size
         try:
-            with self._path.open("r+b") as file:
+            with patiently(lambda: self._path.open("r+b")) as file:
                 os.posix_fallocate(file.fileno(), used, end - used)
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 return
             os.truncate(self._path, before)
-            raise self._no_room(end - allocated, os.strerror(error.errno)) from error
+            needs = f"{_needed(end - allocated)} more"
+            raise self._no_room(needs, os.strerror(error.errno)) from error
 
-    def _no_room(self, size: int, why: str) -> HistoryError:
+    def _no_room(self, needs: str, why: str) -> HistoryError:
         return HistoryError(
-            f"the next write to {self.folder} needs {_size(size)} more and there is no room "
-            f"({why}); make room and start again; nothing was written, and nothing is lost"
+            f"the next write to {self.folder} needs {needs} and there is no room ({why}); make "
+            "room and start again; nothing was written, and nothing is lost"
         )
 
     def _opened(self) -> lmdb.Environment:
         with said(self.folder):
             size = self._path.stat().st_size if self._path.exists() else 0
-            env = lmdb.open(
-                str(self.folder),
-                map_size=max(FIRST_MAP, size),
-                readonly=self.read_only,
-                mode=0o600,
-                create=not self.read_only,
+            env = patiently(
+                lambda: lmdb.open(
+                    str(self.folder),
+                    map_size=max(FIRST_MAP, size),
+                    readonly=self.read_only,
+                    mode=0o600,
+                    create=not self.read_only,
+                )
             )
         needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
         if size and size < needed:
@@ -177,7 +187,7 @@ def is_blank(folder: Path) -> bool:
     path = folder / DATA
     with said(folder):
         small = not (folder / HEAD_FILE).exists() and path.stat().st_size <= NEWBORN
-        return small and not any(path.read_bytes())
+        return small and not any(patiently(path.read_bytes))
 
 
 def damaged_pages(folder: Path) -> list[str]:
@@ -185,15 +195,20 @@ def damaged_pages(folder: Path) -> list[str]:
     path = folder / DATA
     try:
         with said(folder):
-            return verify_pages(str(folder)) if path.stat().st_size else []  # type: ignore[no-untyped-call]
+            return patiently(lambda: _verified(folder)) if path.stat().st_size else []
     except VerifyError as error:
         return [str(error)]
+
+
+def _verified(folder: Path) -> list[str]:
+    found: list[str] = verify_pages(str(folder))  # type: ignore[no-untyped-call]
+    return found
 
 
 def only_writer(folder: Path) -> int:
     """Return a file descriptor that keeps other writers away until it is closed."""
     with said(folder):
-        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = patiently(lambda: os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600))
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -221,6 +236,11 @@ def said(folder: Path) -> Iterator[None]:
                 f"the disk of {folder} is full ({os.strerror(code)}); this write was undone and "
                 "nothing is lost; make room and start again"
             ) from error
+        if code in SPENT:
+            raise HistoryError(
+                f"the history in {folder} cannot be opened ({os.strerror(code)}): {TOO_MANY}; "
+                "nothing that was stored is lost by that; then start again"
+            ) from error
         if code == errno.EIO:
             raise HistoryError(
                 f"the disk of {folder} refused a write or a read ({error}): it is full or failing; "
@@ -232,5 +252,15 @@ def said(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size < 1e9 else f"{size / 1e9:.2f} GB"
+def _needed(size: int) -> str:
+    """Return a size that is needed, rounded up: next to a smaller one that is there, it differs."""
+    return _size(math.ceil(size / 1e5))
+
+
+def _there(size: int) -> str:
+    """Return a size that is there, rounded down."""
+    return _size(math.floor(size / 1e5))
+
+
+def _size(tenths: int) -> str:
+    return f"{tenths / 10:.1f} MB" if tenths < 10_000 else f"{tenths / 10_000:.4f} GB"

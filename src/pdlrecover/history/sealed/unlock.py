@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import msgspec
 from cryptography.exceptions import InvalidTag
 
+from pdlrecover.descriptors import patiently, remedy
 from pdlrecover.errors import HistoryError
 from pdlrecover.files import write_whole
 from pdlrecover.history.sealed import records
@@ -121,7 +122,7 @@ def remembered_state(store: Database, sealer: Sealer) -> ChainState | None:
         return None
     try:
         with said(store.folder):
-            return ChainState.decoded(sealer.open(records.HEAD, path.read_bytes()))
+            return ChainState.decoded(sealer.open(records.HEAD, patiently(path.read_bytes)))
     except InvalidTag as error:
         raise HistoryError(
             f"{path} is damaged or of another history; restore the latest copy of the whole folder"
@@ -136,8 +137,8 @@ def remember(store: Database, sealer: Sealer, state: ChainState) -> None:
     except OSError as error:
         raise HistoryError(
             f"the head file in {store.folder} could not be written ({error.strerror}); the write "
-            f"before it is safe, and {state.head.rounds} rounds are stored; make room and start "
-            "again"
+            f"before it is safe, and {state.head.rounds} rounds are stored; "
+            f"{remedy(error, 'make room')}, and start again"
         ) from error
 
 

@@ -123,8 +123,9 @@ class Control:
         return found
 
     def write_status(self) -> None:
-        """Write the status file."""
-        write_json(self._peer.folder / STATUS, msgspec.to_builtins(self.status()))
+        """Write the status file; the next one comes soon, so that this one is not waited for."""
+        path = self._peer.folder / STATUS
+        write_json(path, msgspec.to_builtins(self.status()), patience=0.0)
 
     def _misdeeds(self, known: Mapping[tuple[int, str], float]) -> tuple[s.MisdeedStatus, ...]:
         names = self._peer.names

@@ -29,6 +29,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "network_dropped_total": (COUNTER, "Messages given up."),
     "network_cut_off_total": (COUNTER, "Messages that were cut off on their way here."),
     "network_refused_total": (COUNTER, "Calls refused."),
+    "network_unfinished_total": (COUNTER, "Connections closed that never made a call."),
     "network_oversize_total": (COUNTER, "Messages refused as too large."),
     "network_slow_total": (COUNTER, "Messages given up as too slow."),
 }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from pdlrecover.descriptors import patiently
 from pdlrecover.engines.peers.folder import EVIDENCE
 from pdlrecover.engines.peers.operator.status import BlameStatus
 from pdlrecover.engines.peers.protocol import forms as f
@@ -113,7 +114,8 @@ class Misconduct:
         self.counts["evidence"] += len(evidence)
         try:
             self._place.mkdir(exist_ok=True)
-            sizes = [path.stat().st_size for path in self._place.iterdir()]
+            kept = patiently(lambda: list(self._place.iterdir()))
+            sizes = [path.stat().st_size for path in kept]
             if len(sizes) + len(evidence) > KEPT_EVIDENCE:
                 return
             if sum(sizes) + sum(map(len, evidence)) > KEPT_EVIDENCE_BYTES:

@@ -2,15 +2,36 @@
 
 A peer that has opened a step answers those that ask in that step with its votes and its sub-secret
 of it: they may have been lost, and nobody else can say them. Sub-secrets of sums are computed again
-from stored shares; where what was dealt is used once, they are kept (see `step_memory`).
+from stored shares; where what was dealt is used once, they are kept (see `step_memory`). To one
+peer they are said after pauses that double, as those of whoever asks do.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.effects import Send
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.step_memory import Spoken
+
+DOUBLINGS = 3
+
+
+class Pauses:
+    """When something may be said again to each peer in a step."""
+
+    def __init__(self, first: float) -> None:
+        """`first` is how long the first pause is; it doubles `DOUBLINGS` times."""
+        self._first, self._said = first, Counter[int]()
+        self._over_at: dict[int, float] = {}
+
+    def over(self, peer: int, now: float) -> bool:
+        """Say whether it may be said now; then the next pause begins."""
+        if now < self._over_at.get(peer, now):
+            return False
+        self._over_at[peer] = now + self._first * 2 ** min(self._said[peer], DOUBLINGS)
+        self._said[peer] += 1
+        return True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,14 +6,17 @@ Rules:
   in every message. A message of a past step is answered with this peer's position, one of a coming
   step waits, within limits.
 - A peer that asks for this one's position in the step before may lack what this one said in it:
-  that is sent once more (see `previous_step`), a few times a minute at most.
+  that is sent once more (see `previous_step`), after pauses that double.
+- A peer that fetches answers is sent each of them once, and again within limits (see `fetches`).
 - A message counts if its sender takes part, is who the transport says it is, signed it, and means
   this federation, this run, and this peer or everybody. What comes too late to tell anything is not
   read further than its header.
 - *Catching up.* When more peers than may collude or lie have signed messages of the same later step
   and log, this peer fetches the public answers from one of them at a time, and takes them only if
-  they lead to exactly that log. What it missed of shares stays missed. The others wait for a peer
-  again once they have heard from it in the step before.
+  they lead to exactly that log. Who is silent is asked again a few times if it has sent some of
+  them, else another is asked; the first answer counts, of those that were asked. What it missed
+  of shares stays missed. The others wait for a peer again once they have heard from it in the step
+  before.
 - *Divergence.* A message of the same step with another log or another request shows that its
   sender holds another model. It is not counted and its sender is named. This peer stops when it
   differs from more peers than may collude or lie, or when those that agree are no quorum any more;
@@ -26,8 +29,9 @@ from collections.abc import Iterable
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.dealing import Dealt
-from pdlrecover.engines.peers.protocol.effects import Blame, Commit, Effect, Halt, Note, Send, Serve
-from pdlrecover.engines.peers.protocol.previous_step import PreviousStep
+from pdlrecover.engines.peers.protocol.effects import Blame, Commit, Effect, Halt, Note, Send
+from pdlrecover.engines.peers.protocol.fetches import Fetches
+from pdlrecover.engines.peers.protocol.previous_step import Pauses, PreviousStep
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.states import StepState
 from pdlrecover.engines.peers.protocol.step import Step
@@ -46,7 +50,9 @@ ANSWER_BYTES = 1 << 24
 LONGEST = 1 << 16
 """This many numbers may always be opened in a step, however small the model is."""
 PATIENCE = 64
-"""A silent peer is waited for up to this many times longer than at first, before the next."""
+"""A silent peer is waited for up to this many times longer than at first, before the next,"""
+LOYALTY = 16
+"""and if it has sent some of the answers, it is asked again until that many."""
 
 
 class RunProtocol:
@@ -60,7 +66,8 @@ class RunProtocol:
         self.halted = False
         self.previous: PreviousStep | None = None
         """What this peer said in the step before."""
-        self._said_again_at: dict[int, float] = {}
+        self._pauses = Pauses(context.deadlines.resend / 2)
+        self._fetches = Fetches(context.deadlines)
         self._present = context.peers
         """Who dealt in the last step in which anything was dealt: the same at every peer."""
         self._later: dict[int, dict[int, list[m.Envelope]]] = defaultdict(lambda: defaultdict(list))
@@ -72,7 +79,9 @@ class RunProtocol:
         self._attested: dict[int, bytes] = {}
         """Logs of later steps that enough peers have signed."""
         self._source = context.me
-        """Who is asked for answers."""
+        """Who is asked for answers,"""
+        self._sources: set[int] = set()
+        """and who was, in this step."""
         self._misfits: set[int] = set()
         """Whose answers did not lead to what was signed."""
         self._patience = 1
@@ -100,7 +109,8 @@ class RunProtocol:
         before = self.previous.spoken if self.previous else None
         self.current = Step(self.context, task, place, self._present, now, memory, rows, before)
         self._differing, self._overtaken_at, self._fetched = {}, None, []
-        self._misfits, self._patience = set(), 1
+        self._misfits, self._sources, self._patience = set(), set(), 1
+        self._pauses = Pauses(self.context.deadlines.resend / 2)
         self._attested = {step: log for step, log in self._attested.items() if step > self.step}
         for peer, (step, _) in self._positions.items():
             if step >= self.step - 1:
@@ -154,7 +164,7 @@ class RunProtocol:
         effects: list[Effect] = []
         match body:
             case m.Fetch(first=first):
-                effects = [Serve(to=sender, first=first)] if first < self.step else []
+                effects = self._fetches.ask(sender, first, now) if first < self.step else []
             case m.Answers():
                 effects = self._take_answers(sender, body, now)
             case m.Position(reply=reply):
@@ -183,6 +193,7 @@ class RunProtocol:
 
     def answers(self, to: int, first: int, entries: list[m.LogEntry]) -> Send:
         """Return the message that answers a `Serve`."""
+        self._fetches.sent(to, first, entries)
         return self.context.send(self._place(), m.Answers(first=first, entries=tuple(entries)), to)
 
     def _is_late(self, header: m.Header, kind: type[m.Body]) -> bool:
@@ -268,6 +279,8 @@ class RunProtocol:
         self._overtaken_at = now
         if self.current.state is StepState.BEHIND:
             self._patience = min(2 * self._patience, PATIENCE)
+            if self._fetched and self._patience <= LOYALTY:
+                return [self._ask_on()]
         else:
             self.current.overtaken()
         return [self._fetch()]
@@ -294,6 +307,7 @@ class RunProtocol:
         sources = [peer for peer in signers if peer not in self._misfits] or signers
         self._asked += 1
         self._source = sources[self._asked % len(sources)]
+        self._sources.add(self._source)
         self._fetched, self._fetched_log = [], self.log
         return self._ask_on()
 
@@ -304,9 +318,15 @@ class RunProtocol:
     def _take_answers(self, sender: int, body: m.Answers, now: float) -> list[Effect]:
         """Take fetched answers if they lead to a log that enough peers signed."""
         step = self.current
-        if step is None or step.state is not StepState.BEHIND or sender != self._source:
+        if step is None or step.state is not StepState.BEHIND:
             return []
-        if body.first != self.step + len(self._fetched) or not body.entries:
+        if not self._fetched and sender in self._sources:
+            self._source = sender
+        if (
+            sender != self._source
+            or body.first != self.step + len(self._fetched)
+            or not body.entries
+        ):
             return []
         if any(len(entry.values) > self._longest for entry in body.entries):
             return self._misfit(step, sender)
@@ -332,6 +352,7 @@ class RunProtocol:
         """Ask another peer; if that many cannot all be wrong, it is this peer's own log that is."""
         self._fetched = []
         self._misfits.add(sender)
+        self._sources.discard(sender)
         if len(self._misfits) < self.context.trusted:
             text = f"answers of {self.context.name(sender)} do not fit, asking another peer"
             again = [self._fetch()] if self._goals() else []
@@ -348,12 +369,10 @@ class RunProtocol:
 
     def _say_again(self, to: int, log: bytes, now: float) -> list[Effect]:
         """Tell a peer that is a step behind what this one said in that step."""
-        pause = self.context.deadlines.resend / 2
         if self.previous is None or log != self.previous.place.log:
             return []
-        if now < self._said_again_at.get(to, -pause) + pause:
+        if not self._pauses.over(to, now):
             return []
-        self._said_again_at[to] = now
         return [*self.previous.again(self.context, to)]
 
     def _settled(self, effects: list[Effect]) -> list[Effect]:

@@ -11,6 +11,7 @@ from typing import Any
 import safetensors.torch
 
 from pdlrecover.adversary import Attack, Phase
+from pdlrecover.descriptors import remedy
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.plan import Recovery
 from pdlrecover.engines.peers.folder import TRAINED, naming_name, recovered_name
@@ -297,5 +298,5 @@ def _writing(folder: Path, what: str) -> Iterator[None]:
     except OSError as error:
         raise HistoryError(
             f"{what} could not be written to {folder}: {error.strerror}; it is safe in the "
-            "history; make room and start again, and it will be written"
+            f"history; {remedy(error, 'make room')}, and start again: it will be written"
         ) from error

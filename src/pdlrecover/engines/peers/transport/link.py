@@ -60,6 +60,11 @@ class Limits:
     attempts: int = 4
     pause: float = 0.2
     """After the first failure, in seconds; it doubles."""
+    handshake: float = 10.0
+    """For so many seconds a caller may leave its TLS handshake unfinished."""
+    connections: int = 512
+    """So many connections may be open to this peer, whoever makes them, and no more than there are
+    descriptors for besides its own: see `door`."""
 
     @property
     def options(self) -> list[tuple[str, int]]:
@@ -75,6 +80,7 @@ class Limits:
             ("grpc.initial_reconnect_backoff_ms", 200),
             ("grpc.max_reconnect_backoff_ms", 5_000),
             ("grpc.max_concurrent_streams", self.calls),
+            ("grpc.server_handshake_timeout_ms", int(1000 * self.handshake)),
             ("grpc.so_reuseport", 0),
             ("grpc.enable_http_proxy", 0),
         ]

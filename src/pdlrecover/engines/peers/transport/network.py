@@ -18,8 +18,10 @@ Rules:
   deadline, and few streams may be open. A message says its size first: one that is too large is
   refused before it arrives, and one that ends early was cut off with its sender's connection, and
   is nobody's word.
+- Anybody can connect. Who does not finish the handshake is closed soon and counted, and there are
+  never so many connections that this peer's own files and calls find no descriptors: see `door`.
 - A peer that cannot be reached is named in the log with the reason, once, and again when it can be;
-  so are callers that are refused. Whoever fails the TLS handshake is not seen here.
+  so are callers that are refused. Who fails the TLS handshake has no name.
 """
 
 import asyncio
@@ -34,6 +36,7 @@ from typing import Any, cast
 import grpc
 
 from pdlrecover.engines.peers.identity.member import split_address
+from pdlrecover.engines.peers.transport.door import Door
 from pdlrecover.engines.peers.transport.link import BROKEN, METHOD, SIZE_BYTES, Limits, Link, Tls
 from pdlrecover.errors import PlanError
 
@@ -72,10 +75,13 @@ class Network:
         """What answers the others' streams."""
         self._stopping = False
         self._reading = [asyncio.Lock() for _ in addresses]
+        self._door = Door(split_address(self._listen)[1], len(addresses), self.counts)
 
     async def start(self) -> None:
         """Listen, and be ready to send."""
-        server = grpc.aio.server(options=self._limits.options)
+        most = self._door.connections(self._limits.connections)
+        options = [*self._limits.options, ("grpc.max_allowed_incoming_connections", most)]
+        server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((_Service(self._deliver),))
         credentials = grpc.ssl_server_credentials(
             [(self._tls.key, self._tls.certificate)],
@@ -94,6 +100,7 @@ class Network:
             ) from error
         await server.start()
         self._server = server
+        self._door.open()
         for peer, address in enumerate(self._addresses):
             if peer != self._me:
                 name = self._tls.names[peer]
@@ -102,6 +109,7 @@ class Network:
     async def stop(self) -> None:
         """Close everything, the others' streams first: the library would log what it has to end."""
         self._stopping = True
+        await self._door.close()
         for stream in self._streams:
             stream.cancel()
         await asyncio.gather(*self._streams, return_exceptions=True)
@@ -116,6 +124,7 @@ class Network:
     async def _deliver(self, _: Any, context: Any) -> None:
         """Take a peer's messages one by one; each answer says that one was taken."""
         source = self._caller(context)
+        self._door.knows(str(context.peer()))
         if source is None:
             self.counts["refused"] += 1
             self._complain(
