@@ -7,8 +7,9 @@ Everybody's files are in one place, and nothing is protected from anybody: for t
     PLACE/NAME/               the folder of a peer
 """
 
+import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,21 @@ from pdlrecover.engines.peers.settings import Data, Drill, History, PeerSettings
 
 FEDERATION = "federation.toml"
 KEYS = "keys"
+PORTS = range(15_000, 32_000)
 
 
 def settle(
-    place: Path, names: Sequence[str], *, source: str, drills: Sequence[str] = (), **agreed: Any
+    place: Path,
+    names: Sequence[str],
+    agreed: Mapping[str, Any],
+    *,
+    source: str,
+    drills: Sequence[str] = (),
 ) -> Path:
     """Make every peer's folder and the federation file, signed by all; return the file's path.
 
-    `source` is where a peer finds its data, from its folder. `drills` are those that plant a
-    backdoor. `agreed` is what a `Membership` has besides its name and peers.
+    `agreed` is what a `Membership` has besides its name and peers. `source` is where a peer finds
+    its data, from its folder. `drills` are those that plant a backdoor.
     """
     (place / KEYS).mkdir(mode=0o700, parents=True, exist_ok=True)
     identities = []
@@ -63,11 +70,19 @@ def key_path(place: Path, name: str) -> Path:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Return addresses on the loopback that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses
+    """Return addresses on the loopback that nobody listens on.
+
+    They are below those that the system gives to outgoing connections: a peer that is killed must
+    find its port free when it is started again.
+    """
+    found: list[str] = []
+    while len(found) < count:
+        host, port = "127.0.0.1", secrets.choice(PORTS)
+        with socket.socket() as tried:
+            try:
+                tried.bind((host, port))
+            except OSError:
+                continue
+        if f"{host}:{port}" not in found:
+            found.append(f"{host}:{port}")
+    return found

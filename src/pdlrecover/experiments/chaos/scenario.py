@@ -10,6 +10,7 @@ Rules, for n peers, c = 1 colluder and e liars:
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from pdlrecover.engines.peers.federation.plan import Model, Recovery, Training
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
@@ -80,7 +81,7 @@ class Scenario:
         quorum = max((self.peers + self.liars) // 2 + 1, COLLUDERS + 1 + 2 * self.liars)
         return Tolerance(colluders=COLLUDERS, dropouts=self.peers - quorum, liars=self.liars)
 
-    def agreed(self) -> dict[str, object]:
+    def agreed(self) -> dict[str, Any]:
         """Return what the federation file says."""
         return {
             "tolerance": self.tolerance,

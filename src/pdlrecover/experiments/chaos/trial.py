@@ -28,7 +28,6 @@ TICK = 0.1
 START_SECONDS = 120.0
 """For all peers to answer, on a machine with other work."""
 PATIENCE = 180.0
-REMOVAL = "a removal by {} was refused: {}"
 
 
 class Trial:
@@ -55,7 +54,7 @@ class Trial:
         drills = () if self._cheats else scenario.removed
         place.mkdir(parents=True)
         federation = settle(
-            place, scenario.names, source="digits", drills=drills, **scenario.agreed()
+            place, scenario.names, scenario.agreed(), source="digits", drills=drills
         )
         self._processes = PeerProcesses(federation, scenario.names, self._cheats)
         self._faults = Faults(seed, most=scenario.most_away, beyond=beyond)
@@ -69,9 +68,9 @@ class Trial:
         with self._processes as processes:
             for name in processes.names:
                 processes.start(name)
-            self._until_all_answer()
+            answered = self._until_all_answer()
             self._mishaps = Mishaps(processes, self._faults, self._say)
-            if self._train():
+            if answered and self._train():
                 for method in METHODS:
                     self._recover(method)
             self._mishaps.all_back()
@@ -81,17 +80,19 @@ class Trial:
                     self._problems.append(f"{name} was told to stop, and ended with code {code}")
         return self._judged()
 
-    def _until_all_answer(self) -> None:
+    def _until_all_answer(self) -> bool:
+        """Wait for all peers, and say whether they are there; that they are not is a problem."""
         end = time.monotonic() + START_SECONDS
-        while not all(map(self._processes.answers, self._processes.names)):
-            if died := self._processes.died():
-                raise PlanError(f"peers ended by themselves, see {self._processes.place}: {died}")
-            if time.monotonic() > end:
-                raise PlanError(
-                    f"the peers did not start within {START_SECONDS:.0f} s; see the logs in "
-                    f"{self._processes.place}"
-                )
+        while missing := [n for n in self._processes.names if not self._processes.answers(n)]:
+            died = self._processes.died()
+            if died or time.monotonic() > end:
+                who = ", ".join(missing)
+                text = f"{who} did not start within {START_SECONDS:.0f} s; ended: {died or 'none'}"
+                self._problems.append(text)
+                self._say(text)
+                return False
             time.sleep(TICK)
+        return True
 
     def _train(self) -> bool:
         names = self._scenario.names
@@ -200,7 +201,7 @@ class Trial:
         self._unfinished(run, began, text, said)
 
     def _refused(self, method: str, began: float, why: str) -> None:
-        self._unfinished(method, began, REMOVAL.format(method, why), why)
+        self._unfinished(method, began, f"a removal by {method} was refused", why)
 
     def _unfinished(self, run: str, began: float, text: str, said: str | None) -> None:
         """Note a run that did not end: beyond the tolerance it may, if it says why."""
