@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 from timing import progress
 
+from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.federation.plan import Model, Recovery, Training
 from pdlrecover.engines.peers.operator.local_socket import ask
 from pdlrecover.experiments.chaos.local_federation import settle
@@ -48,6 +49,7 @@ class PeerFolders:
             },
             source="own.npz",
         )
+        self.membership = load_federation(self.federation)
         for me in range(peers):
             x, y = samples(me)
             np.savez(self.folder(me) / "own.npz", x=x, y=y)

@@ -5,7 +5,7 @@ proposes when it leads, and what it says to whom. What it says is changed before
 that all of it carries the cheat's valid signature. In all else the peer is honest. Every cheat is
 deterministic: what is said twice is said in the same words, unless the contradiction is the cheat.
 
-Nothing imports this but `cheating_peer`, which is a program of its own.
+Here is only what a cheat would do. It is done by `cheating_peer`, a program of its own.
 """
 
 from collections.abc import Callable, Sequence
