@@ -44,7 +44,7 @@ def _propose(cheat: Cheat) -> None:
 
     @functools.wraps(honest)
     def proposed(self: Ballot, dealers: Sequence[Held]) -> Proposal:
-        return honest(self, tuple(cheat.proposes(dealers, self.me)))
+        return honest(self, tuple(cheat.proposes(dealers, self.me, self.quorum)))
 
     Ballot.propose = proposed  # type: ignore[method-assign]
 

@@ -41,8 +41,9 @@ class Cheat:
     summary: str
     deals: Callable[[Integers, int], Integers] = lambda numbers, round: numbers
     """From the numbers of an update, its weight last, and the round: what is dealt instead."""
-    proposes: Callable[[Sequence[m.Held], int], Sequence[m.Held]] = lambda held, me: held
-    """From the set that an honest leader would propose, and the cheat's number: what it does."""
+    proposes: Callable[[Sequence[m.Held], int, int], Sequence[m.Held]] = lambda held, *_: held
+    """From the set that an honest leader would propose, the cheat's number and the quorum: what the
+    cheat proposes."""
     says: Callable[[Spoken], list[m.Body]] = lambda spoken: [spoken.body]
     """What is said instead: one thing, or, where it is said to everybody, several."""
     is_named: bool = False
@@ -66,9 +67,9 @@ def _absurd_update(numbers: Integers, round: int) -> Integers:
     return dealt
 
 
-def _small_set(held: Sequence[m.Held], me: int) -> Sequence[m.Held]:
-    """Propose the cheat itself and two others: few enough to make some recoveries impossible."""
-    others = [each for each in held if each.dealer != me][:2]
+def _small_set(held: Sequence[m.Held], me: int, quorum: int) -> Sequence[m.Held]:
+    """Propose the cheat itself and as few others as a set may have: a quorum in all."""
+    others = [each for each in held if each.dealer != me][: quorum - 1]
     return sorted([*others, *(h for h in held if h.dealer == me)], key=lambda each: each.dealer)
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from pdlrecover.engines.peers.protocol import codec, messages
 from pdlrecover.engines.peers.protocol import forms as f
 from pdlrecover.errors import CodecError
+from pdlrecover.recovery.methods import METHODS
 
 KINDS: tuple[type[messages.Body], ...] = get_args(messages.Body)
-WORDS = ("", "left", "malicious", "pdlrecover", "auto", "{}", "ñ\0", "x" * 999)
+WORDS = ("", "left", "malicious", "{}", "ñ\0", "x" * 999, *METHODS)
 LIMITS = (0, 1, 2, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 1)
 _WIDTHS = (1, 2, 4, 8)
 _NUMBERS = [(value % 256**width).to_bytes(width, "little") for value in LIMITS for width in _WIDTHS]
