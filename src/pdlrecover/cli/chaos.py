@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pdlrecover.cli.common import exit_when_terminated
 from pdlrecover.errors import PlanError, RecordError
 from pdlrecover.experiments.chaos.campaign import named_cheats, record, unleash
 from pdlrecover.experiments.chaos.scenario import Scenario
@@ -44,6 +45,7 @@ def chaos(
 
     Ends by itself: with 0 if all ended with one model and nothing was lost, with 1 if not.
     """
+    exit_when_terminated()
     chosen = named_cheats(cheats)
     scenario = Scenario(peers=peers, rounds=rounds, cheating=bool(chosen))
     began = time.monotonic()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pdlrecover.cli.common import exit_when_terminated
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.chaos.fuzz_decoder import fuzz_decoder
 from pdlrecover.experiments.chaos.fuzz_peer import fuzz_peer
@@ -32,6 +33,7 @@ def fuzz(
 
     Ends by itself: with 0 if only the errors came that should, and memory stayed bounded; else 1.
     """
+    exit_when_terminated()
     found: dict[str, Any] = {"seed": seed}
     if messages:
         found["decoder"] = asdict(fuzz_decoder(messages, seed, typer.echo))

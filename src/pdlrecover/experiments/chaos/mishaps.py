@@ -74,7 +74,8 @@ class Mishaps:
         self._next = time.monotonic() + min(self._faults.pause(), 1.0)
 
     def all_back(self) -> None:
-        """Bring everybody back now."""
+        """Bring everybody back now; histories that were not deleted yet stay."""
+        self._lost.clear()
         for name in list(self._back_at):
             self._back_at[name] = 0.0
             self._bring_back(name)

@@ -62,6 +62,8 @@ class Trial:
         self._honest = [name for name in scenario.names if name not in self._cheats]
         self._problems: list[str] = []
         self._endings: list[v.Ending] = []
+        self._reached: dict[tuple[str, str, str], int] = {}
+        """The furthest step that each peer was seen in, by run and its outcome."""
 
     def run(self) -> v.TrialVerdict:
         """Run it; return what came of it."""
@@ -153,22 +155,24 @@ class Trial:
 
     def _ticks(self, peers: tuple[str, ...], losable: tuple[str, ...] = ()) -> Iterator[None]:
         """Let faults happen, again and again, until nothing has moved for long."""
-        quorum, position, since = self._scenario.quorum(len(peers)), "", time.monotonic()
+        quorum, since = self._scenario.quorum(len(peers)), time.monotonic()
         while time.monotonic() < since + self._patience:
             self._mishaps.tick(peers, quorum, losable)
             self._note_deaths()
             yield
-            if position != (now := self._position(peers)):
-                position, since = now, time.monotonic()
+            if self._has_moved(peers):
+                since = time.monotonic()
             time.sleep(TICK)
 
-    def _position(self, peers: tuple[str, ...]) -> str:
-        """Return how far these peers are, in words that change when one of them moves."""
-        found = []
+    def _has_moved(self, peers: tuple[str, ...]) -> bool:
+        """Say whether one of these peers is further than ever: who starts again is not."""
+        moved = False
         for name in peers:
-            runs = self._processes.status(name).get("runs", {})
-            found.append([(run, each["step"], each["outcome"]) for run, each in runs.items()])
-        return repr(found)
+            for run, found in self._processes.status(name).get("runs", {}).items():
+                key = name, run, found["outcome"]
+                if found["step"] > self._reached.get(key, -1):
+                    self._reached[key], moved = found["step"], True
+        return moved
 
     def _note_deaths(self) -> None:
         """Say who ended by itself, and start it again."""

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +55,19 @@ def test_a_cheat_among_the_peers_is_named_and_removed(tmp_path):
     assert trial["cheats"] == {"fir": "wrong-sub-secret"}
     assert "sent a wrong sub-secret" in trial["named"]["fir"]
     assert "fir (wrong-sub-secret) was named: " in said
+
+
+@pytest.mark.slow
+def test_a_chaos_run_that_is_terminated_ends_its_peers(tmp_path):
+    command = [sys.executable, "-m", "pdlrecover", "peer", "chaos", "--keep", str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while len(started := children.read_text().split()) < 5:
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.terminate()
+        assert process.wait(60) == 130
+    assert [pid for pid in started if Path("/proc", pid).exists()] == []
 
 
 @pytest.mark.slow
