@@ -5,7 +5,12 @@ BIN := .venv/bin
 WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
+# What was tested together is what is installed; see `make test-lowest` for the other end.
+INSTALL := -m pip install --quiet --constraint constraints.txt --editable
+LOWEST := .venv-lowest/bin
+
 .PHONY: demo test check lint browser bench docs clean
+.PHONY: chaos fuzz test-lowest constraints audit-dependencies
 
 demo: .venv/.runtime
 	$(BIN)/pdlrecover demo
@@ -34,6 +39,16 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/history.py --record results/benchmarks/history.json
 	$(BIN)/python benchmarks/peers.py --record results/benchmarks/peers.json
 
+# Real peers under faults, then under cheats; an hour each: make chaos DURATION=3600
+DURATION ?= 300
+chaos: .venv/.runtime
+	$(BIN)/pdlrecover peer chaos --peers 5 --duration $(DURATION)
+	$(BIN)/pdlrecover peer chaos --peers 5 --duration $(DURATION) --beyond
+	$(BIN)/pdlrecover peer chaos --peers 7 --duration $(DURATION) --cheats all
+
+fuzz: .venv/.runtime
+	$(BIN)/pdlrecover peer fuzz
+
 docs: .venv/.runtime
 	$(BIN)/python docs/tables.py
 	$(BIN)/python docs/results.py
@@ -43,13 +58,39 @@ docs: .venv/.runtime
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-.venv/.runtime: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+.venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python $(INSTALL) .
 	touch $@
 
-.venv/.dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python $(INSTALL) '.[dev]'
 	touch $@ .venv/.runtime
 
+# The fast tests with the lowest version of every direct dependency, in an environment of its own.
+test-lowest: .venv-lowest/.dev browser
+	OMP_NUM_THREADS=1 $(LOWEST)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not slow"
+
+.venv-lowest/.dev: pyproject.toml .ci/lowest_versions.py
+	$(PYTHON) -m venv --clear .venv-lowest
+	$(LOWEST)/python .ci/lowest_versions.py > .venv-lowest/lowest.txt
+	$(LOWEST)/python -m pip install --quiet --constraint .venv-lowest/lowest.txt --editable '.[dev]'
+	touch $@
+
+# Takes the newest versions that pyproject.toml allows; run the tests with them before committing.
+constraints:
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --editable '.[dev]'
+	echo '# What CI and `make` install: versions that were tested together. Written by `make constraints`.' > constraints.txt
+	.venv-newest/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
+	rm -r .venv-newest
+
+audit-dependencies: .venv-audit/.installed
+	.venv-audit/bin/python .ci/audit_dependencies.py
+
+.venv-audit/.installed:
+	$(PYTHON) -m venv --clear .venv-audit
+	.venv-audit/bin/python -m pip install --quiet 'pip-audit>=2.10'
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-lowest .venv-newest .venv-audit .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,15 +18,10 @@ from typing import Any, Self
 import numpy as np
 from timing import progress
 
-from pdlrecover.engines.peers.federation.federation_file import write_federation
-from pdlrecover.engines.peers.federation.membership import Membership
+from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.federation.plan import Model, Recovery, Training
-from pdlrecover.engines.peers.federation.signatures import add_signature, sign_federation
-from pdlrecover.engines.peers.folder import IDENTITY, SETTINGS, signatures_path
-from pdlrecover.engines.peers.identity.own_keys import Identity
-from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.operator.local_socket import ask
-from pdlrecover.engines.peers.settings import Data, History, PeerSettings, write_settings
+from pdlrecover.experiments.chaos.local_federation import settle
 from pdlrecover.sharing import Tolerance
 
 HERE = Path(__file__).parent
@@ -41,38 +35,24 @@ class PeerFolders:
 
     def __init__(self, place: Path, peers: int, tolerance: Tolerance, rounds: int) -> None:
         self.place, self.peers = place, peers
-        self.federation = place / "federation.toml"
-        identities = []
-        for me in range(peers):
-            folder = self.folder(me)
-            folder.mkdir(mode=0o700, parents=True)
-            identities.append(Identity.create(folder / IDENTITY, folder.name))
-            (place / "keys").mkdir(exist_ok=True)
-            StorageKey.create(place / "keys" / f"{me}.key")
-            x, y = samples(me)
-            np.savez(folder / "own.npz", x=x, y=y)
-            settings = PeerSettings(
-                data=Data(source="own.npz"), history=History(key_file=f"../keys/{me}.key")
-            )
-            (folder / SETTINGS).write_text(write_settings(settings))
-        self.membership = Membership(
-            name="benchmark",
-            peers=tuple(
-                identity.member(address)
-                for identity, address in zip(identities, free_addresses(peers), strict=True)
-            ),
-            tolerance=tolerance,
-            model=Model(name="mlp", shape=SHAPE, classes=CLASSES),
-            training=Training(
-                rounds=rounds, samples=SAMPLES, batch_size=32, learning_rate=0.1, seed=1
-            ),
-            recovery=Recovery(),
+        place.mkdir(parents=True)
+        self.federation = settle(
+            place,
+            [self.folder(me).name for me in range(peers)],
+            {
+                "tolerance": tolerance,
+                "model": Model(name="mlp", shape=SHAPE, classes=CLASSES),
+                "training": Training(
+                    rounds=rounds, samples=SAMPLES, batch_size=32, learning_rate=0.1, seed=1
+                ),
+                "recovery": Recovery(),
+            },
+            source="own.npz",
         )
-        self.federation.write_text(write_federation(self.membership))
-        text = ""
-        for identity in identities:
-            text = add_signature(text, sign_federation(identity, self.membership))
-        signatures_path(self.federation).write_text(text)
+        self.membership = load_federation(self.federation)
+        for me in range(peers):
+            x, y = samples(me)
+            np.savez(self.folder(me) / "own.npz", x=x, y=y)
         self._running: list[subprocess.Popen[bytes]] = []
 
     def folder(self, me: int) -> Path:
@@ -187,14 +167,3 @@ def samples(me: int) -> tuple[np.ndarray, np.ndarray]:
     y = rng.integers(0, CLASSES, SAMPLES)
     x = images[y] + 3 * rng.normal(size=(SAMPLES, *SHAPE))
     return x.astype(np.float32) / 3, y
-
-
-def free_addresses(count: int) -> list[str]:
-    """Return addresses on the loopback that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    return addresses

@@ -272,6 +272,7 @@ def test_attacks_do_what_their_entries_say(name):
 REGISTRIES = {"recovery/methods.py", "adversary/registry.py"}
 CHOSEN = {
     "docs/tables.py": "the rows that the README shows",
+    "experiments/chaos/scenario.py": "a method that starts afresh, and one that does not",
     "experiments/reproductions/frontier.py": "the plans that the frontier compares",
     "experiments/reproductions/paper.py": "the numbers that the paper has published",
 }

@@ -46,6 +46,8 @@ PEER_COMMANDS = {
     ),
     "approve": LazyCommand("removals", "pdlrecover peer approve hospital-b 3f9a1c0d"),
     "recover": LazyCommand("removals", "pdlrecover peer recover hospital-a"),
+    "fuzz": LazyCommand("fuzz", "pdlrecover peer fuzz --messages 1000000 --signed 100000"),
+    "chaos": LazyCommand("chaos", "pdlrecover peer chaos --peers 7 --duration 600 --seed 3"),
 }
 HISTORY_COMMANDS = {"verify": LazyCommand("history", "pdlrecover history verify hospital-a")}
 

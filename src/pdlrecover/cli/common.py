@@ -1,5 +1,7 @@
 """Shared by several commands: arguments, exit codes, and asking for a passphrase."""
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +22,11 @@ DataDir = Annotated[
 ]
 Folder = Annotated[Path, typer.Argument(help="The peer's own folder.")]
 FederationFile = Annotated[Path, typer.Argument(help="The federation file.")]
+
+
+def exit_when_terminated() -> None:
+    """Let SIGTERM end this process as ctrl-C does, so that those it started are ended, too."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(INTERRUPTED))
 
 
 def ask_passphrase() -> str:

@@ -131,3 +131,17 @@ def test_what_a_dealer_did_that_is_left_out_already_is_not_judged_again(network)
     other = replace(empty, dealer=2)
     network.deliver(0, 1, said(network, other, sender=1))
     assert [b.what for b in network.blames[0]] == ["accused a dealer without proof"]
+
+
+def test_who_claims_to_be_far_ahead_and_falls_silent_is_not_waited_for_in_every_step():
+    rounds = 5
+    network = Setup(PEERS, TOLERANCE).train(Wire(), rounds=rounds, run=False)
+    far = said(network, m.Position(reply=False), step=1 << 39)
+    honest = [peer for peer in range(PEERS) if peer != CHEAT]
+    for peer in honest:
+        network.deliver(peer, CHEAT, far)
+    network.wire.cut.add(CHEAT)
+    network.run(done=lambda: all(network.sessions[p].finished for p in honest), until=1000)
+    same_models(network, honest)
+    waited = network.sessions[0].driver.context.deadlines.dealing
+    assert network.wire.now < 2 * waited, "the first step waits for it, and no other"

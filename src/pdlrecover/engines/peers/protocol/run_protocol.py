@@ -113,7 +113,7 @@ class RunProtocol:
         self._pauses = Pauses(self.context.deadlines.resend / 2)
         self._attested = {step: log for step, log in self._attested.items() if step > self.step}
         for peer, (step, _) in self._positions.items():
-            if step >= self.step - 1:
+            if self.step - 1 <= step <= self.step + WINDOW:  # further ahead, nobody deals here
                 self.current.is_here(peer, now)
         if self._catching_up and self._goals():
             self.current.overtaken()

@@ -1,0 +1,35 @@
+"""Prints a constraint for every direct dependency: the lowest version that pyproject.toml allows.
+
+    python .ci/lowest_versions.py > lowest.txt
+
+`make test-lowest` tests with these. What is pinned stays as it is.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*(>=|==)\s*([0-9][0-9a-z.]*)")
+
+
+def lowest(requirement: str) -> str:
+    """Return the constraint for one requirement, which must have a lower bound and nothing else."""
+    found = REQUIREMENT.fullmatch(requirement.strip())
+    if not found:
+        raise SystemExit(
+            f"{PROJECT.name}: {requirement!r} has no lower bound to test; write name>=X, "
+            "with a version X that exists"
+        )
+    return f"{found[1]}=={found[3]}"
+
+
+def main() -> None:
+    """Print them all."""
+    project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
+    named = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    print("\n".join(map(lowest, named)))  # noqa: T201 (this is a command)
+
+
+if __name__ == "__main__":
+    main()

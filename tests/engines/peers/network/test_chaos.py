@@ -1,0 +1,82 @@
+"""Short runs of `pdlrecover peer chaos` and `peer fuzz`: real processes, TLS and histories."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+def run(*command):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "pdlrecover", "peer", *map(str, command)],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+
+
+def chaos(path, *options):
+    """Run chaos in one federation; return what was said, and the verdict."""
+    done = run("chaos", "--duration", 1, "--rounds", 40, "--record", path, *options)
+    assert done.returncode in (0, 1), done.stderr
+    verdict = json.loads(path.read_text())
+    assert verdict["holds"] == (done.returncode == 0)
+    return done.stdout, verdict
+
+
+@pytest.mark.slow
+def test_peers_that_are_killed_and_frozen_end_with_one_model_and_lose_nothing(tmp_path):
+    said, verdict = chaos(tmp_path / "verdict.json", "--peers", 5, "--seed", 4)
+    assert verdict["problems"] == []
+    (trial,) = verdict["trials"]
+    assert [each["run"] for each in trial["endings"]] == [
+        "training",
+        "accelerated-retrain",
+        "pdlrecover",
+    ]
+    assert all(len(each["weights"]) == 64 for each in trial["endings"])
+    assert trial["endings"][-1]["exact_rounds"] < trial["endings"][-1]["rounds"]
+    assert sum(trial["faults"].values()) >= 2
+    assert all(f"  {kind} " in said for kind in trial["faults"])
+    assert said.endswith("it holds\n")
+
+
+@pytest.mark.slow
+def test_a_cheat_among_the_peers_is_named_and_removed(tmp_path):
+    options = ("--peers", 5, "--seed", 1, "--cheats", "wrong-sub-secret")
+    said, verdict = chaos(tmp_path / "verdict.json", *options)
+    assert verdict["problems"] == []
+    (trial,) = verdict["trials"]
+    assert trial["cheats"] == {"fir": "wrong-sub-secret"}
+    assert "sent a wrong sub-secret" in trial["named"]["fir"]
+    assert "fir (wrong-sub-secret) was named: " in said
+
+
+@pytest.mark.slow
+def test_a_chaos_run_that_is_terminated_ends_its_peers(tmp_path):
+    command = [sys.executable, "-m", "pdlrecover", "peer", "chaos", "--keep", str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while len(started := children.read_text().split()) < 5:
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.terminate()
+        assert process.wait(60) == 130
+    assert [pid for pid in started if Path("/proc", pid).exists()] == []
+
+
+@pytest.mark.slow
+def test_a_live_peer_takes_signed_odd_messages_and_the_others_train_on(tmp_path):
+    path = tmp_path / "verdict.json"
+    done = run("fuzz", "--messages", 5000, "--signed", 3000, "--seed", 5, "--record", path)
+    verdict = json.loads(path.read_text())
+    assert verdict["decoder"]["problems"] == verdict["peer"]["problems"] == []
+    assert done.returncode == 0, done.stderr
+    assert verdict["peer"]["messages"] == 3000
+    assert len(verdict["peer"]["weights"]) == 64
+    assert verdict["peer"]["named"]
