@@ -74,6 +74,8 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
         title = run.kind if run.kind == "training" else f"{run.kind} {name}"
         where = f"round {run.round} of {run.rounds}, step {run.step}"
         lines.append(f"  {title}: {where}, {run.outcome}")
+        if run.waits:
+            lines.append(f"    WARNING: {run.waits}")
         rounds = run.exact_rounds
         if away := [f"{who} {rounds - n}" for who, n in run.dealt.items() if n < rounds]:
             lines.append(f"    of {rounds} exact rounds, done without: {', '.join(away)}")
@@ -84,6 +86,10 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
             f"({removal.reason}): {len(removal.approvals)} of {removal.needed} approvals"
             f" ({', '.join(removal.approvals)})"
         )
+        if removal.replaces:
+            lines.append(f"    it takes the place of removal {removal.replaces[:16]}")
+        if removal.replaced_by:
+            lines.append(f"    replaced by removal {removal.replaced_by[:16]}")
     heard = status.last_heard_seconds
     present = [p for p, s in heard.items() if s is not None and s < PRESENT_SECONDS]
     absent = [p for p in heard if p not in present]

@@ -119,14 +119,15 @@ class Processes:
         return {me: log.read_text()[-300:] for me, log in logs.items() if log.exists()}
 
     def warnings(self):
-        """Return what peers warned of, other than of whom they cannot reach; all must be JSON."""
+        """Return what peers warned of, but not whom they cannot reach or wait for; all is JSON."""
         lines = [
             json.loads(line)
             for me in self.everybody
             for line in (self.place / f"{me}.log").read_text().splitlines()
         ]
         told = [line["text"] for line in lines if line["level"] != "info"]
-        return [text for text in told if not text.startswith("cannot reach ")]
+        waits = (text for text in told if " waits for " not in text)
+        return [text for text in waits if not text.startswith("cannot reach ")]
 
     def mishap(self, at, *, run="training", step=0, me=None, how=signal.SIGKILL):
         """Set a mishap for one peer, or for whoever comes there first."""

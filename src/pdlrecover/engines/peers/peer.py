@@ -34,6 +34,7 @@ from pdlrecover.engines.peers.removals.votes import Removals
 from pdlrecover.engines.peers.runs.progress import Progress
 from pdlrecover.engines.peers.runs.run_factory import RunFactory
 from pdlrecover.engines.peers.runs.run_session import Outgoing, RunSession
+from pdlrecover.engines.peers.runs.stalls import Stalls
 from pdlrecover.engines.peers.transport.inbox import Inbox
 from pdlrecover.engines.peers.transport.link import Limits, Tls
 from pdlrecover.engines.peers.transport.network import Network
@@ -56,10 +57,12 @@ class Peer:
         limits: Limits | None = None,
         listen: str | None = None,
         metrics_port: int | None = None,
+        replaces_stalled: bool = True,
     ) -> None:
         """`listen` is where this peer listens, if not at the address that the others know.
 
-        Metrics are served on a port of this machine if one is given.
+        Metrics are served on a port of this machine if one is given. Unless it `replaces_stalled`
+        recoveries by itself, its operator decides on that.
         """
         one_blas_thread()
         runs.folder.mkdir(parents=True, exist_ok=True)
@@ -73,6 +76,9 @@ class Peer:
         context = runs.context(NOTHING, range(runs.peers))
         self.removals = Removals(
             context, runs.store, runs.membership.training, runs.membership.recovery
+        )
+        self.stalls = Stalls(
+            self.removals, self.names, runs.membership.recovery, by_itself=replaces_stalled
         )
         self.disagreement = Disagreement(context, runs.membership)
         self.network = Network(
@@ -179,7 +185,16 @@ class Peer:
             self._carry(NOTHING, self.removals.again())
         if now >= self._status_at:
             self._status_at = now + STATUS_SECONDS
+            self._look_for_stalls(now)
             self._write_status()
+
+    def _look_for_stalls(self, now: float) -> None:
+        """Say which runs do not go on, and do about it what was agreed."""
+        for run, session in list(self.sessions.items()):
+            if self._is_under_way(run):
+                waiting = session.protocol.waiting(now)
+                if reactions := self.stalls.look(run, self.title(run), waiting, now):
+                    self.say(reactions)
 
     def _set_alarm(self) -> None:
         """Make sure that there is an event when something is due; one that is early does no harm.
@@ -338,6 +353,7 @@ class Peer:
     def _end(self, run: bytes, how: str) -> None:
         if run not in self.ended:
             self.ended[run] = how
+            self.stalls.forget(run)
             LOG.info("%s: %s", self.title(run), how, extra={"facts": {"run": run.hex()[:16]}})
             self._write_status()
 
@@ -356,7 +372,15 @@ class Peer:
         """End the training: a recovery takes its place."""
         self._end(self.runs.training, f"stopped: removal {removal.hex()[:16]} has passed")
 
+    def _end_replaced(self, run: bytes, by: bytes) -> None:
+        """End a recovery that another takes the place of, or see to it that it does not begin."""
+        if self.ended.get(run) != DONE:
+            self._end(run, f"stopped: replaced by removal {by.hex()[:16]}")
+
     def _start_recoveries(self) -> None:
+        replaced = self.removals.replaced()
+        for run, by in replaced.items():
+            self._end_replaced(run, by)
         for removal in self.removals.passed():
             run = removal.proposal.digest
             stops = removal.proposal.after == NOTHING and not self.runs.history.finished

@@ -3,6 +3,7 @@
     [data]     source = "digits"
     [history]  key_file = "/media/key/history.key"
     [network]  listen = "0.0.0.0:7400"
+    [recovery] fallback = "none"
     [drill]    attack = "backdoor"
 
 Paths are meant from the peer's folder. A drill makes this peer attack the others on purpose, to
@@ -17,6 +18,8 @@ from pdlrecover.engines.peers.folder import SETTINGS
 from pdlrecover.engines.peers.identity.member import split_address
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
+
+AGREED, NO_FALLBACK = "agreed", "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,20 @@ class Listening:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replacing:
+    """Whether this peer approves by itself what replaces a stalled recovery."""
+
+    fallback: str = AGREED
+    """agreed: as the federation file says in recovery.fallback; none: its operator decides."""
+
+    def __post_init__(self) -> None:
+        if self.fallback not in (AGREED, NO_FALLBACK):
+            raise PlanError(
+                f"recovery.fallback of a peer is {AGREED} or {NO_FALLBACK}, got {self.fallback!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drill:
     """An attack by this peer itself, for drills only."""
 
@@ -78,6 +95,7 @@ class PeerSettings:
     data: Data = field(default_factory=Data)
     history: History = field(default_factory=History)
     network: Listening = field(default_factory=Listening)
+    recovery: Replacing = field(default_factory=Replacing)
     drill: Drill = field(default_factory=Drill)
 
 

@@ -20,7 +20,7 @@ from pdlrecover.engines.peers.own_data import load_own
 from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.runs.archive import Archive
 from pdlrecover.engines.peers.runs.run_factory import RunFactory, training_run
-from pdlrecover.engines.peers.settings import Drill, PeerSettings, load_settings
+from pdlrecover.engines.peers.settings import AGREED, Drill, PeerSettings, load_settings
 from pdlrecover.engines.peers.transport.link import Limits, Tls
 from pdlrecover.errors import AttackError, HistoryError, MembershipError
 from pdlrecover.files import about, read_text
@@ -98,7 +98,14 @@ class PeerFiles:
             attack=self.attack,
         )
         listen = self.settings.network.listen
-        return Peer(runs, tls=tls, limits=limits, listen=listen, metrics_port=metrics_port)
+        return Peer(
+            runs,
+            tls=tls,
+            limits=limits,
+            listen=listen,
+            metrics_port=metrics_port,
+            replaces_stalled=self.settings.recovery.fallback == AGREED,
+        )
 
 
 def check_agreement(federation: Path, membership: Membership) -> None:

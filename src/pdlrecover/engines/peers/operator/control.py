@@ -9,6 +9,7 @@ import msgspec
 from pdlrecover.engines.peers.folder import STATUS
 from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.metrics import counted
+from pdlrecover.engines.peers.protocol.messages import NOTHING
 from pdlrecover.errors import PlanError
 from pdlrecover.files import write_json
 from pdlrecover.recovery.methods import DEFAULT
@@ -47,6 +48,8 @@ class Control:
             case {"do": "stop"}:
                 self._peer.stop()
                 return s.Stopping()
+            case {"do": "propose-removal", "replace": str(name)} if name:
+                return self._propose_instead(name, command)
             case {"do": "propose-removal", "removed": list(removed)}:
                 return self._propose(removed, command)
             case {"do": "approve", "removal": str(name)} if name:
@@ -54,16 +57,33 @@ class Control:
             case _:
                 raise PlanError(
                     "commands are status, propose-removal (removed, reason, method, "
-                    "accept_differencing), approve (removal) and stop"
+                    "accept_differencing, replace), approve (removal) and stop"
                 )
 
-    def _propose(self, removed: list[Any], command: dict[str, Any]) -> s.Proposed:
+    def _propose_instead(self, name: str, command: dict[str, Any]) -> s.Proposed:
+        """Propose what replaces a removal; what is not said is as it was in that one."""
+        known, names = self._peer.removals.known, self._peer.names
+        found = bytes.fromhex(one_removal([digest.hex() for digest in known], name))
+        if self._peer.ended.get(found) == s.DONE:
+            raise PlanError(
+                f"recovery {found.hex()[:16]} is done here, and there is nothing to replace; "
+                "propose another removal without --replace"
+            )
+        old = known[found].proposal
+        removed = command.get("removed") or [names[p] for p in old.removed]
+        command = {"reason": old.reason, **command}
+        return self._propose(list(removed), command, found)
+
+    def _propose(
+        self, removed: list[Any], command: dict[str, Any], replaces: bytes = NOTHING
+    ) -> s.Proposed:
         peer = self._peer
         proposal = peer.removals.draft(
             [peer.runs.membership.number(str(name)) for name in removed],
             reason=str(command.get("reason", "left")),
             method=str(command.get("method", DEFAULT)),
             accept_differencing=bool(command.get("accept_differencing", False)),
+            replaces=replaces,
         )
         peer.say(peer.removals.propose(proposal))
         digest = proposal.digest
@@ -79,6 +99,7 @@ class Control:
     def status(self) -> s.PeerStatus:
         """Return where the peer is, for people and for scripts."""
         peer, names, now = self._peer, self._peer.names, time.monotonic()
+        replaced = peer.removals.replaced()
         return s.PeerStatus(
             federation=peer.runs.membership.name,
             peer=names[peer.runs.me],
@@ -92,6 +113,8 @@ class Control:
                     method=removal.proposal.method,
                     approvals=tuple(names[p] for p in sorted(removal.approvals)),
                     needed=peer.removals.needed,
+                    replaces=None if removal.replaces == NOTHING else removal.replaces.hex(),
+                    replaced_by=replaced[digest].hex() if digest in replaced else None,
                 )
                 for digest, removal in peer.removals.known.items()
             ),
@@ -147,4 +170,5 @@ class Control:
             dealt=peer.runs.dealt(session),
             log=session.protocol.log.hex(),
             evaluations=tuple(session.driver.evaluations.points),
+            waits=peer.stalls.waits.get(run, ""),
         )

@@ -31,6 +31,8 @@ class RunStatus:
     log: str = ""
     evaluations: tuple[EvaluationPoint, ...] = ()
     """How good the peers found its models, on what they hold out."""
+    waits: str = ""
+    """What it waits for if it does not go on, who could bring it, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,10 @@ class RemovalStatus:
     method: str
     approvals: tuple[str, ...]
     needed: int
+    replaces: str | None = None
+    """The removal whose recovery this one takes the place of."""
+    replaced_by: str | None = None
+    """The removal that has passed and takes its place."""
 
 
 @dataclass(frozen=True, kw_only=True)

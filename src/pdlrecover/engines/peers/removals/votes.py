@@ -11,6 +11,10 @@ Rules:
   when it has enough approvals: always after all removals that have passed, and, for this peer's own
   approval, after those that it has approved. What has passed here stays passed.
 - A removal by a method that starts afresh may pass while the training is under way: that then ends.
+- A removal may replace another: when it has passed, the recovery of that one ends, or does not
+  begin. One whose recovery has stalled is replaced by a public rule: each peer that sees the stall
+  approves, by itself, the one replacement that follows from it, of the same peers and by the
+  federation's fallback. It passes as any removal does.
 - Every removal starts from the training. It is no expulsion: who was removed before is a peer like
   the others in the next removal, with a vote, and is kept unless it is named again.
 - Every peer says the approvals that it has again from time to time, with the proposal, so that who
@@ -30,6 +34,7 @@ from pdlrecover.engines.peers.protocol.effects import Blame, Note, Reaction, Sen
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.removals import memory
 from pdlrecover.engines.peers.removals.rule import RemovalRule
+from pdlrecover.engines.peers.removals.terms import RemovalTerms
 from pdlrecover.errors import CodecError, PlanError
 
 MAX_REMOVALS = 64
@@ -46,6 +51,14 @@ class Removal:
     kept: tuple[int, ...]
     approvals: dict[int, bytes] = field(default_factory=dict)
     """Each approving peer's signed message."""
+
+    @property
+    def replaces(self) -> bytes:
+        """The removal that this one takes the place of; `NOTHING` if there is none."""
+        try:
+            return RemovalTerms.from_line(self.proposal.settings).replaces
+        except PlanError:  # stored by an earlier version
+            return m.NOTHING
 
 
 class Removals:
@@ -104,6 +117,11 @@ class Removals:
         self._passed = [digest for digest in self._saved.passed if digest in self.known]
 
     @property
+    def me(self) -> int:
+        """The number of this peer."""
+        return self._context.me
+
+    @property
     def needed(self) -> int:
         """How many approvals a removal takes."""
         return max(len(self._context.peers) // 2 + 1, self._context.trusted)
@@ -112,8 +130,20 @@ class Removals:
         """Return the removals that have enough approvals, and that no earlier one excludes."""
         return [self.known[digest] for digest in self._passed]
 
+    def replaced(self) -> dict[bytes, bytes]:
+        """Return which removals are replaced by one that has passed, and by which."""
+        named = {each.replaces: each.proposal.digest for each in self.passed()}
+        named.pop(m.NOTHING, None)
+        return named
+
     def draft(
-        self, removed: Iterable[int], *, reason: str, method: str, accept_differencing: bool
+        self,
+        removed: Iterable[int],
+        *,
+        reason: str,
+        method: str,
+        accept_differencing: bool,
+        replaces: bytes = m.NOTHING,
     ) -> m.RemovalProposal:
         """Return a removal after the training here, with the settings of this federation."""
         return m.RemovalProposal(
@@ -122,7 +152,21 @@ class Removals:
             method=method,
             accept_differencing=accept_differencing,
             after=self._log,
-            settings=self._recovery.as_line(),
+            settings=self._rule.terms(replaces).as_line(),
+        )
+
+    def starts_afresh(self, digest: bytes) -> bool:
+        """Say whether the recovery of a known removal needs nothing of the training."""
+        return self._rule.starts_afresh(self.known[digest].proposal)
+
+    def replacement(self, digest: bytes) -> m.RemovalProposal:
+        """Return what replaces a stalled removal: the same at every peer."""
+        stalled = self.known[digest].proposal
+        return replace(
+            stalled,
+            method=self._recovery.fallback,
+            accept_differencing=False,
+            settings=self._rule.terms(digest).as_line(),
         )
 
     def propose(self, proposal: m.RemovalProposal) -> list[Reaction]:
@@ -251,6 +295,8 @@ class Removals:
             and (digest in self._passed or (mine and self._context.me in other.approvals))
         ]
         self._rule.judge(proposal, others)
+        known = {digest: removal.proposal for digest, removal in self.known.items()}
+        self._rule.check_replaced(proposal, known)
         if mine:
             self._rule.check_shares(proposal)
         return self._rule.kept(proposal)

@@ -11,13 +11,13 @@ import safetensors.torch
 
 from pdlrecover.adversary import Attack, Phase
 from pdlrecover.engines.peers.federation.membership import Membership
-from pdlrecover.engines.peers.federation.plan import Recovery
 from pdlrecover.engines.peers.folder import TRAINED, recovered_name
 from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
 from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES
 from pdlrecover.engines.peers.removals.rule import UNTRAINED
+from pdlrecover.engines.peers.removals.terms import RemovalTerms
 from pdlrecover.engines.peers.removals.votes import Removal
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver
@@ -115,7 +115,7 @@ class RunFactory:
     def recoverer(self, removal: Removal) -> RunSession:
         """Return this peer's part in the recovery that a removal asks for."""
         proposal = removal.proposal
-        settings = Recovery.from_line(proposal.settings).settings(
+        settings = RemovalTerms.from_line(proposal.settings).recovery.settings(
             self.membership.training, accept_differencing=proposal.accept_differencing
         )
         afresh = methods.starts_afresh(proposal.method, settings)
@@ -188,6 +188,8 @@ class RunFactory:
             "method": proposal.method,
             "approved_by": [names[p] for p in sorted(removal.approvals)],
         }
+        if removal.replaces != NOTHING:
+            facts["replaces"] = removal.replaces.hex()
         self._write(recovered_name(proposal.digest.hex()), session, facts)
 
     def _session(
