@@ -33,5 +33,5 @@ def check_evidence(
                 "files of a pair"
             ) from error
     verify = Signers.of(membership.peers).verify
-    peer, what = evidence.proven(membership.scheme, verify, parts)
+    peer, what = evidence.proven(membership.scheme, verify, parts, membership.founding_run)
     typer.echo(f"{membership.peers[peer].name} {what}")

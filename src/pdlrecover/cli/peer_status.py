@@ -71,7 +71,7 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
     state = "running" if running else f"not running; as it was {ago:.0f} s ago"
     lines = [f"{status.peer} of {status.federation}: {state}"]
     for name, run in status.runs.items():
-        title = run.kind if run.kind == "training" else f"{run.kind} {name}"
+        title = run.kind if run.kind != "recovery" else f"{run.kind} {name}"
         where = f"round {run.round} of {run.rounds}, step {run.step}"
         lines.append(f"  {title}: {where}, {run.outcome}")
         if run.waits:
@@ -98,6 +98,8 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
         lines.append(f"  not heard for {PRESENT_SECONDS:.0f} s: {', '.join(absent) or 'nobody'}")
     for name, what in status.other_files.items():
         lines.append(f"  {name} has another federation file: {'; '.join(what)}")
+    if status.started_over:
+        lines.append(f"  WARNING: {status.started_over}")
     for title, misdeeds in (
         ("caught lying", status.caught),
         ("named, without proof to others", status.named),

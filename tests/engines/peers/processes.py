@@ -14,7 +14,6 @@ import whole_peers
 from pdlrecover.engines.peers.folder import HISTORY
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.operator.local_socket import ask
-from pdlrecover.engines.peers.runs.archive import TRAINING
 from pdlrecover.engines.peers.startup import verified
 
 WAIT = 180
@@ -62,9 +61,7 @@ class Processes:
         key = StorageKey.from_file(self.place / "keys" / f"{whole_peers.TREES[me]}.key")
         found = verified(self.folder(me) / HISTORY, key)
         assert all(each.sound for each in found.values()), (me, found)
-        return sum(
-            v.rounds for name, v in found.items() if (name == TRAINING) == (kind == TRAINING)
-        )
+        return sum(v.rounds for name, v in found.items() if name.startswith(kind))
 
     def kill(self, me, how=signal.SIGKILL):
         process = self.running.pop(me)

@@ -31,6 +31,7 @@ from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol.effects import Blame, Compute, Halt, Note, Send
 from pdlrecover.engines.peers.protocol.messages import NOTHING
 from pdlrecover.engines.peers.removals.votes import Removals
+from pdlrecover.engines.peers.runs.founding import Lives
 from pdlrecover.engines.peers.runs.progress import Progress
 from pdlrecover.engines.peers.runs.run_factory import RunFactory
 from pdlrecover.engines.peers.runs.run_session import Outgoing, RunSession
@@ -80,6 +81,7 @@ class Peer:
         self.stalls = Stalls(
             self.removals, self.names, runs.membership.recovery, by_itself=replaces_stalled
         )
+        self.lives = Lives(context, self.removals, self.names)
         self.disagreement = Disagreement(context, runs.membership)
         self.network = Network(
             me=runs.me,
@@ -122,8 +124,7 @@ class Peer:
                 servers.append(await serve_metrics(self._metrics_port, self.control.metrics))
             numbered = ", ".join(f"{i} {name}" for i, name in enumerate(self.names))
             LOG.info("this is %s; the peers are %s", self.names[self.runs.me], numbered)
-            self._begin(self.runs.training, self.runs.trainer())
-            self._start_recoveries()
+            self._begin_runs()
             while not self._stopping:
                 await self._turn()
         finally:
@@ -147,7 +148,8 @@ class Peer:
 
     def title(self, run: bytes) -> str:
         """Return what a run is called in messages."""
-        return "training" if run == self.runs.training else f"recovery {run.hex()[:16]}"
+        known = {self.runs.training: "training", self.runs.founding: "founding"}
+        return known.get(run, f"recovery {run.hex()[:16]}")
 
     def say(self, outcomes: Sequence[Outgoing]) -> None:
         """Carry out what was decided on removals, and begin the recoveries that have passed."""
@@ -240,6 +242,7 @@ class Peer:
             self._do(run, lambda session: session.receive(data, source, now))
         elif run == NOTHING:
             self.say(self.removals.receive(data, source))
+            self._look_for_lives()
         else:
             self._stranger(source, run, data)
 
@@ -262,6 +265,30 @@ class Peer:
 
     def _is_under_way(self, run: bytes) -> bool:
         return run not in self.ended and run not in self._starting
+
+    def _begin_runs(self) -> None:
+        """Agree on an epoch, unless there is one, and train."""
+        if not self.runs.founded:
+            self.removals.found()
+        if founder := self.runs.founder():
+            self._begin(self.runs.founding, founder)
+        if self.runs.founded:
+            self._train()
+
+    def _train(self) -> None:
+        LOG.info("the training is run %s", self.runs.training.hex()[:16])
+        self.removals.train(self.runs.training, self.runs.epoch_name)
+        self._begin(self.runs.training, self.runs.trainer())
+        self._start_recoveries()
+
+    def _look_for_lives(self) -> None:
+        """Join the training that enough others are in; say it if they are in another one."""
+        if self.runs.founded:
+            self.lives.compare(self.runs.training)
+        elif (training := self.lives.agreed()) not in (None, NOTHING):
+            self.runs.join(training)
+            self._end(self.runs.founding, "stopped: the others have founded the training")
+            self._train()
 
     def _begin(self, run: bytes, session: RunSession) -> None:
         """Go through what is stored of a run, in a thread: it may be long."""
@@ -358,7 +385,12 @@ class Peer:
             self._write_status()
 
     def _finish(self, run: bytes, session: RunSession) -> None:
-        if run == self.runs.training:
+        if run == self.runs.founding:
+            self._end(run, DONE)
+            if not self.runs.founded:
+                self.runs.settle_epoch(session.protocol.log)
+                self._train()
+        elif run == self.runs.training:
             kept_from = self.runs.history.shares_from
             self.removals.training_ended(session.protocol.log, self.runs.dealers(), kept_from)
             self.runs.write_trained(session)  # who sees it may propose a removal at once
@@ -378,6 +410,8 @@ class Peer:
             self._end(run, f"stopped: replaced by removal {by.hex()[:16]}")
 
     def _start_recoveries(self) -> None:
+        if not self.runs.founded:
+            return
         replaced = self.removals.replaced()
         for run, by in replaced.items():
             self._end_replaced(run, by)

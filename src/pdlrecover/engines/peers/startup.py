@@ -6,6 +6,7 @@ the history and whether it is whole. What is wrong is said before anything is se
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from pdlrecover.adversary import ATTACKS, Attack, build, strength_of
@@ -19,6 +20,7 @@ from pdlrecover.engines.peers.identity.storage_key import StorageKey, find_stora
 from pdlrecover.engines.peers.own_data import load_own
 from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.runs.archive import Archive
+from pdlrecover.engines.peers.runs.founding import NUMBERS
 from pdlrecover.engines.peers.runs.run_factory import RunFactory, training_run
 from pdlrecover.engines.peers.settings import AGREED, Drill, PeerSettings, load_settings
 from pdlrecover.engines.peers.transport.link import Limits, Tls
@@ -70,10 +72,18 @@ class PeerFiles:
             parameters=self.model.size,
             blocks=self.membership.scheme.quorums.blocks(self.model.size + 1),
         )
+        founding = replace(
+            layout,
+            run=self.membership.founding_run.hex(),
+            parameters=NUMBERS - 1,
+            blocks=self.membership.scheme.quorums.blocks(NUMBERS),
+        )
         keep, limit_gb = self.settings.history.keep, self.settings.history.limit_gb
         limit = None if limit_gb is None else int(limit_gb * 1e9)
         place, peers = self.folder / HISTORY, len(self.membership.peers)
-        return Archive(place, key.reveal(), layout, peers=peers, keep=keep, limit=limit)
+        return Archive(
+            place, key.reveal(), layout, peers=peers, keep=keep, limit=limit, founding=founding
+        )
 
     def peer(
         self, archive: Archive, *, metrics_port: int | None = None, limits: Limits | None = None

@@ -117,7 +117,7 @@ def test_metrics_and_status_are_told_on_this_machine_only(tmp_path):
     async def story():
         whole_peers.settle(tmp_path)
         port = int(free_addresses(1)[0].split(":")[1])
-        lone = whole_peers.peer(0, tmp_path, metrics_port=port)
+        lone = whole_peers.peer(0, tmp_path, founded=True, metrics_port=port)
         task = asyncio.create_task(lone.run())
         told = await ask_when_up(tmp_path / "ash", {"do": "status"})
         assert told["peer"] == "ash"
@@ -300,7 +300,7 @@ def test_who_is_not_in_the_sums_is_said_once_and_shown(tmp_path, caplog):
 
     async def story():
         whole_peers.settle(tmp_path)
-        lone = whole_peers.peer(0, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
         task = asyncio.create_task(lone.run())
         await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
         training = lone.sessions[lone.runs.training]
@@ -325,7 +325,8 @@ def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_
 
     async def story():
         whole_peers.settle(tmp_path)
-        lone, other = whole_peers.peer(0, tmp_path), whole_peers.peer(1, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
+        other = whole_peers.peer(1, tmp_path)
         task = asyncio.create_task(lone.run())
         await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
         lone.removals.training_ended(log, [EVERYBODY] * whole_peers.ROUNDS)
@@ -365,7 +366,7 @@ def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_
 def test_a_full_disk_stops_a_peer_before_a_round_and_says_so(tmp_path):
     async def story():
         whole_peers.settle(tmp_path)
-        lone = whole_peers.peer(0, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
         lone.runs.store._vault(lone.runs.training)._journal._store.limit = 1 << 12
         with pytest.raises(HistoryError, match="are allowed; allow more"):
             await lone.run()
@@ -383,7 +384,7 @@ def lone_story(tmp_path, spoil, condition):
 
     async def story():
         whole_peers.settle(tmp_path)
-        lone = whole_peers.peer(0, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
         spoil(lone)
         task = asyncio.create_task(lone.run())
         await until(lambda: condition(lone))
@@ -414,7 +415,7 @@ def test_whatever_goes_wrong_in_an_update_ends_the_run_and_is_said(tmp_path, cap
 def test_notes_on_a_peer_have_its_number_and_its_name_and_no_run_that_is_none(tmp_path, caplog):
     caplog.set_level("INFO")
     whole_peers.settle(tmp_path)
-    lone = whole_peers.peer(0, tmp_path)
+    lone = whole_peers.peer(0, tmp_path, founded=True)
     lone._carry(NOTHING, [Note(text="elm is here", facts={"peer": 3, "removal": "1a"})])
     lone.runs.store.close()
     assert caplog.records[-1].facts == {"peer": 3, "name": "elm", "removal": "1a"}
@@ -426,7 +427,7 @@ def test_a_stopped_run_takes_no_messages(tmp_path):
 
     async def story():
         whole_peers.settle(tmp_path)
-        lone = whole_peers.peer(0, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
         task = asyncio.create_task(lone.run())
         await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
         lone.sessions[lone.runs.training].receive = lambda *_: taken.append(1) or []
@@ -496,7 +497,7 @@ def test_who_sent_wrong_sub_secrets_is_still_named_after_a_restart(tmp_path):
         lone._carry(NOTHING, [Blame(peer=3, what="sent a wrong sub-secret")])
         lone._carry(NOTHING, [Blame(peer=1, what=f"sent garbage {i}")])
     lone.runs.store.close()
-    lone = whole_peers.peer(0, tmp_path)
+    lone = whole_peers.peer(0, tmp_path, founded=True)
     status = lone.control.status()
     lone.runs.store.close()
     named = [(each.peer, each.what) for each in status.named]

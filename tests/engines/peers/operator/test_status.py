@@ -25,8 +25,8 @@ STATUS = PeerStatus(
     history_bytes=7,
 )
 KEYS = (
-    "federation peer time runs removals last_heard_seconds other_files caught named blames "
-    "history_bytes network"
+    "federation peer time runs removals last_heard_seconds other_files started_over caught named "
+    "blames history_bytes network"
 )
 RUN_KEYS = "kind outcome step round rounds state exact_rounds dealt log evaluations waits"
 REMOVAL_KEYS = "removal removed reason method approvals needed replaces replaced_by"
@@ -46,7 +46,7 @@ def test_a_status_is_read_as_it_was_written():
 
 def test_the_status_of_an_older_or_newer_peer_is_read():
     written = asdict(STATUS)
-    for name in ("caught", "named", "blames", "network"):
+    for name in ("started_over", "caught", "named", "blames", "network"):
         del written[name]
     for name in ("exact_rounds", "dealt", "log", "evaluations", "waits"):
         del written["runs"]["ab"][name]

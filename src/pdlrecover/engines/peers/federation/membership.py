@@ -144,6 +144,11 @@ class Membership:
         }
         return _digest(b"pdlrecover run: ", lasting)
 
+    @property
+    def founding_run(self) -> bytes:
+        """The name of the run in which the peers agree on an epoch, before they train."""
+        return hashlib.sha256(b"pdlrecover founding" + self.run_digest).digest()
+
 
 def differences(here: Membership, there: Membership) -> list[str]:
     """Say in words where two memberships differ."""

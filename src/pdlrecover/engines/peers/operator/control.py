@@ -104,7 +104,7 @@ class Control:
             federation=peer.runs.membership.name,
             peer=names[peer.runs.me],
             time=time.time(),
-            runs={run.hex()[:16]: self._run_status(run) for run in peer.sessions},
+            runs={run.hex()[:16]: self._run_status(run) for run in self._shown()},
             removals=tuple(
                 s.RemovalStatus(
                     removal=digest.hex(),
@@ -124,6 +124,7 @@ class Control:
                 if p != peer.runs.me
             },
             other_files={names[p]: tuple(what) for p, what in peer.disagreement.found.items()},
+            started_over=peer.lives.started_over,
             caught=self._misdeeds(peer.misconduct.caught),
             named=self._misdeeds(peer.misconduct.named),
             blames=tuple(peer.misconduct.blames),
@@ -139,7 +140,7 @@ class Control:
         found["caught"] = float(len({p for p, _ in peer.misconduct.caught}))
         since = time.monotonic() - s.PRESENT_SECONDS
         found["peers_heard"] = float(sum(at > since for at in peer.heard.values()))
-        for run in peer.sessions:
+        for run in self._shown():
             status, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'
             found[f"step{label}"] = status.step
             found[f"round{label}"] = status.round
@@ -155,12 +156,17 @@ class Control:
             s.MisdeedStatus(peer=names[p], what=what, time=at) for (p, what), at in known.items()
         )
 
+    def _shown(self) -> list[bytes]:
+        """Return the runs that are of interest: the founding until it has ended."""
+        peer = self._peer
+        return [run for run in peer.sessions if run != peer.runs.founding or run not in peer.ended]
+
     def _run_status(self, run: bytes) -> s.RunStatus:
         peer = self._peer
         session = peer.sessions[run]
         step = session.protocol.current
         return s.RunStatus(
-            kind="training" if run == peer.runs.training else "recovery",
+            kind=peer.title(run).split()[0],
             outcome=peer.ended.get(run, s.RUNNING),
             step=session.protocol.step,
             round=session.driver.round,

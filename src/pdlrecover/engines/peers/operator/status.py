@@ -19,7 +19,7 @@ class RunStatus:
     """How far a run is."""
 
     kind: str
-    """`training` or `recovery`."""
+    """`founding`, `training` or `recovery`."""
     outcome: str
     step: int
     round: int
@@ -83,6 +83,8 @@ class PeerStatus:
     last_heard_seconds: Mapping[str, float | None]
     other_files: Mapping[str, tuple[str, ...]]
     """Whose federation file differs, and where."""
+    started_over: str = ""
+    """What happened, if others take part in another training than this peer."""
     caught: tuple[MisdeedStatus, ...] = ()
     """What is proven to others."""
     named: tuple[MisdeedStatus, ...] = ()

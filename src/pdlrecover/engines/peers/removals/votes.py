@@ -78,6 +78,9 @@ class Removals:
             needed=self.needed,
             training=training,
         )
+        self._training, self.founded = m.NOTHING, True
+        self.trainings: dict[int, bytes] = {}
+        """By peer: the training that it says it takes part in, once it knows."""
         self._saved = memory.recall(store)
         self.known: dict[bytes, Removal] = {}
         """Every removal that was proposed and not refused, by its digest."""
@@ -104,6 +107,15 @@ class Removals:
             kept_from=kept_from,
         )
         self._recall(log)
+
+    def found(self) -> None:
+        """Take no removals, until there is a training."""
+        self.founded = False
+
+    def train(self, training: bytes, epoch_name: bytes) -> None:
+        """Take removals from this training from now on; its name, and again if it has an epoch."""
+        self._training, self.founded = training, True
+        self._rule = replace(self._rule, run=epoch_name)
 
     def _recall(self, after: bytes) -> None:
         """Take up what was decided on removals after this log."""
@@ -247,13 +259,14 @@ class Removals:
                 text = f"{who} refuses removal {name}: {why[:500]!r}"
                 return [Note(text=text, facts={"peer": sender, "removal": name})]
             case m.Position():
+                self.trainings[sender] = envelope.header.asked
                 return []
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
 
     def _take_proposal(self, sender: int, body: m.RemovalProposal) -> list[Reaction]:
         early = self._log == m.NOTHING and body.after != m.NOTHING
-        if body.digest in self.known or early:
+        if body.digest in self.known or early or not self.founded:
             return []  # while the training it is about goes on: it will be said again
         proposed = self._proposed.setdefault(sender, set())
         again = body.digest in proposed
@@ -288,6 +301,8 @@ class Removals:
 
         With `mine`, after those as well that this peer has approved, and if it can take part.
         """
+        if not self.founded:
+            raise PlanError("the peers have not agreed on an epoch yet; wait until they train")
         others = [
             other.proposal
             for digest, other in self.known.items()
@@ -363,4 +378,4 @@ class Removals:
         return self._rule.log
 
     def _place(self) -> m.Header:
-        return self._context.place(0, self._log, m.NOTHING, 0)
+        return self._context.place(0, self._log, self._training, 0)

@@ -1,5 +1,6 @@
 """What a real peer keeps: one sealed vault for the training, and one for each recovery.
 
+    founding/             the one step in which the epoch was agreed on
     training/             every step: model, opened sum, dealers, this peer's shares; evaluations
                           have no model and no shares
     recovery-<16 digits>/ every step is a round; those that ask for no update have no model
@@ -24,7 +25,7 @@ from pdlrecover.field import Elements
 from pdlrecover.history import Vault, VaultLayout
 from pdlrecover.recovery.requests import Vector
 
-TRAINING = "training"
+TRAINING, FOUNDING = "training", "founding"
 _HELD, _DEALER = "held", struct.Struct("<H32s")
 
 
@@ -40,11 +41,13 @@ class Archive:
         peers: int,
         keep: int | None = None,
         limit: int | None = None,
+        founding: VaultLayout | None = None,
     ) -> None:
         """`layout` is the training's; `keep` and `limit` are as a vault takes them."""
         self._folder, self._key, self._layout, self._peers = folder, key, layout, peers
         self._keep, self._limit = keep, limit
-        self._training = bytes.fromhex(layout.run)
+        self._training = self._named = bytes.fromhex(layout.run)
+        self._founding = founding
         self._vaults: dict[bytes, Vault] = {}
         self._vault(self._training)
 
@@ -52,6 +55,10 @@ class Archive:
         """Let go of the files."""
         for vault in self._vaults.values():
             vault.close()
+
+    def name_training(self, run: bytes) -> None:
+        """Take this as a name of the training, besides the one in its layout."""
+        self._named = run
 
     @property
     def size(self) -> int:
@@ -146,12 +153,16 @@ class Archive:
         return self._vault(run).staged(dealing.dealer, dealing.digest.hex())
 
     def _vault(self, run: bytes) -> Vault:
+        run = self._training if run == self._named else run
         if run not in self._vaults:
-            trains = run == self._training
+            trains, founding = run == self._training, self._founding
+            name, layout = f"recovery-{run.hex()[:16]}", replace(self._layout, run=run.hex())
+            if founding is not None and founding.run == run.hex():
+                name, layout = FOUNDING, founding
             self._vaults[run] = Vault(
-                self._folder / (TRAINING if trains else f"recovery-{run.hex()[:16]}"),
+                self._folder / (TRAINING if trains else name),
                 self._key,
-                replace(self._layout, run=run.hex()),
+                layout,
                 keep=self._keep if trains else None,
                 limit=self._limit,
             )
