@@ -111,7 +111,7 @@ class Peer:
         self._alarm: asyncio.TimerHandle | None = None
         """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
         self._progress: dict[bytes, Progress] = {}
-        self._stopping = False
+        self._stopping = self._stopped_by_removal = False
         self._failure: PDLRecoverError | None = None
 
     async def run(self) -> None:
@@ -243,6 +243,7 @@ class Peer:
         elif run == NOTHING:
             self.say(self.removals.receive(data, source))
             self._look_for_lives()
+            self._catch_up_with_training()
         else:
             self._stranger(source, run, data)
 
@@ -401,8 +402,17 @@ class Peer:
             self._end(run, DONE)
 
     def _stop_training(self, removal: bytes) -> None:
-        """End the training: a recovery takes its place."""
-        self._end(self.runs.training, f"stopped: removal {removal.hex()[:16]} has passed")
+        """End the training, unless the others have: a recovery takes its place."""
+        if not self.removals.trained_elsewhere:
+            self._stopped_by_removal = True
+            self._end(self.runs.training, f"stopped: removal {removal.hex()[:16]} has passed")
+
+    def _catch_up_with_training(self) -> None:
+        """Go on with a training that a removal has stopped here: enough others have its model."""
+        if self._stopped_by_removal and self.removals.trained_elsewhere:
+            self._stopped_by_removal = False
+            del self.ended[self.runs.training]
+            LOG.info("training: others have finished it, this peer fetches its model")
 
     def _end_replaced(self, run: bytes, by: bytes) -> None:
         """End a recovery that another takes the place of, or see to it that it does not begin."""

@@ -18,7 +18,7 @@ from pdlrecover.engines.peers.federation.plan import EvaluationPlan
 from pdlrecover.engines.peers.operator import misconduct
 from pdlrecover.engines.peers.operator.local_socket import ask
 from pdlrecover.engines.peers.operator.metrics import METRICS
-from pdlrecover.engines.peers.protocol.effects import Blame, Note
+from pdlrecover.engines.peers.protocol.effects import Blame, Note, Send
 from pdlrecover.engines.peers.protocol.messages import NOTHING, Position
 from pdlrecover.engines.peers.settings import History
 from pdlrecover.engines.peers.transport.inbox import Inbox
@@ -180,7 +180,7 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
         peers.append(whole_peers.peer(4, tmp_path))
         tasks.append(asyncio.create_task(peers[4].run()))
         await until(all_have(folders, "trained.safetensors"))
-        logs = {next(iter(p.sessions.values())).protocol.log for p in peers}
+        logs = {p.sessions[p.runs.training].protocol.log for p in peers}
         assert len(logs) == 1
         removal = {"do": "propose-removal", "reason": "malicious", "method": "pdlrecover"}
         removal["removed"] = ["ash", "birch"]
@@ -226,6 +226,42 @@ def test_one_honest_peer_leaves_alone_while_the_training_is_under_way(tmp_path):
         np.testing.assert_array_equal(model, models[0])
     ledger = json.loads((kept[0] / f"recovered-{name[:16]}.json").read_text())["ledger"]
     assert set(ledger["opened"]) == {"fresh sums"}
+
+
+@pytest.mark.slow
+def test_a_removal_during_the_training_does_not_cost_a_late_peer_the_trained_model(tmp_path):
+    """Others had finished it when the removal passed, which this peer hears of first."""
+
+    async def story():
+        whole_peers.settle(tmp_path)
+        folders = [tmp_path / name for name in whole_peers.NAMES]
+        peers = [whole_peers.peer(me, tmp_path) for me in EVERYBODY[:4]]
+        tasks = [asyncio.create_task(each.run()) for each in peers]
+        await until(all_have(folders[:4], "trained.json"))
+        arguments = {"reason": "left", "method": "auto", "accept_differencing": False}
+        proposal = replace(peers[0].removals.draft([3], **arguments), after=NOTHING)
+        peers.append(late := whole_peers.peer(4, tmp_path))
+        late.runs.join(peers[0].runs.training)
+        late.removals.train(late.runs.training, late.runs.epoch_name)
+        for me in (0, 1, 2):
+            said = peers[me].removals.propose(proposal)
+            for each in said:
+                if isinstance(each, Send) and each.to == 4:
+                    late.removals.receive(each.data, me)
+            peers[me].say(said)
+        assert late.removals.passed()
+        tasks.append(asyncio.create_task(late.run()))
+        kept = [folders[me] for me in (0, 1, 2, 4)]
+        await until(all_have(kept, "recovered-*.json"), 60)
+        await until(all_have(folders, "trained.json"), 60)
+        training = late.control.status().runs[late.runs.training.hex()[:16]]
+        await close(peers, tasks)
+        return [whole_peers.weights(folder / "trained.safetensors") for folder in folders], training
+
+    models, training = asyncio.run(story())
+    assert training.outcome == "done"
+    for model in models[1:]:
+        np.testing.assert_array_equal(model, models[0])
 
 
 @pytest.mark.slow

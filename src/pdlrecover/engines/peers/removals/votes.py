@@ -81,6 +81,8 @@ class Removals:
         self._training, self.founded = m.NOTHING, True
         self.trainings: dict[int, bytes] = {}
         """By peer: the training that it says it takes part in, once it knows."""
+        self._logs: dict[int, bytes] = {}
+        """By peer: the digest of the training's log, once it has ended there."""
         self._saved = memory.recall(store)
         self.known: dict[bytes, Removal] = {}
         """Every removal that was proposed and not refused, by its digest."""
@@ -137,6 +139,16 @@ class Removals:
     def needed(self) -> int:
         """How many approvals a removal takes."""
         return max(len(self._context.peers) // 2 + 1, self._context.trusted)
+
+    @property
+    def trained_elsewhere(self) -> bool:
+        """Whether more peers than may collude or lie say that they have finished this training."""
+        ended = [
+            log
+            for peer, log in self._logs.items()
+            if log != m.NOTHING and self.trainings[peer] == self._training
+        ]
+        return any(ended.count(log) >= self._context.trusted for log in ended)
 
     def passed(self) -> list[Removal]:
         """Return the removals that have enough approvals, and that no earlier one excludes."""
@@ -260,6 +272,7 @@ class Removals:
                 return [Note(text=text, facts={"peer": sender, "removal": name})]
             case m.Position():
                 self.trainings[sender] = envelope.header.asked
+                self._logs[sender] = envelope.header.log
                 return []
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
