@@ -73,6 +73,7 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
     for name, run in status.runs.items():
         title = run.kind if run.kind != "recovery" else f"{run.kind} {name}"
         where = f"round {run.round} of {run.rounds}, step {run.step}"
+        where = "the peers agree on an epoch" if run.kind == "founding" else where
         lines.append(f"  {title}: {where}, {run.outcome}")
         if run.waits:
             lines.append(f"    WARNING: {run.waits}")

@@ -180,6 +180,9 @@ def test_a_peer_that_kept_its_history_is_told_that_the_others_started_over(caplo
     context, made = removals()
     lives = Lives(context, made, NAMES)
     caplog.set_level(logging.WARNING, "pdlrecover.peer")
+    announce(made, 6, b"c" * 32)
+    lives.compare(b"a" * 32)
+    assert lives.started_over == "", "a single peer may say anything"
     for sender in (1, 2, 3):
         announce(made, sender, b"b" * 32)
         lives.compare(b"a" * 32)

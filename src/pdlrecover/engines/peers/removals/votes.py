@@ -33,7 +33,7 @@ from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.effects import Blame, Note, Reaction, Send
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.removals import memory
-from pdlrecover.engines.peers.removals.rule import RemovalRule
+from pdlrecover.engines.peers.removals.rule import UNTRAINED, RemovalRule
 from pdlrecover.engines.peers.removals.terms import RemovalTerms
 from pdlrecover.errors import CodecError, PlanError
 
@@ -315,7 +315,7 @@ class Removals:
         With `mine`, after those as well that this peer has approved, and if it can take part.
         """
         if not self.founded:
-            raise PlanError("the peers have not agreed on an epoch yet; wait until they train")
+            raise PlanError(f"{UNTRAINED}: the peers have not agreed on an epoch yet; wait")
         others = [
             other.proposal
             for digest, other in self.known.items()

@@ -60,6 +60,10 @@ class Archive:
         """Take this as a name of the training, besides the one in its layout."""
         self._named = run
 
+    def founds(self, run: bytes) -> bool:
+        """Say whether this is the run in which the epoch is agreed on."""
+        return self._founding is not None and self._founding.run == run.hex()
+
     @property
     def size(self) -> int:
         """How many bytes everything has on disk."""
@@ -155,10 +159,10 @@ class Archive:
     def _vault(self, run: bytes) -> Vault:
         run = self._training if run == self._named else run
         if run not in self._vaults:
-            trains, founding = run == self._training, self._founding
+            trains = run == self._training
             name, layout = f"recovery-{run.hex()[:16]}", replace(self._layout, run=run.hex())
-            if founding is not None and founding.run == run.hex():
-                name, layout = FOUNDING, founding
+            if self._founding is not None and self.founds(run):
+                name, layout = FOUNDING, self._founding
             self._vaults[run] = Vault(
                 self._folder / (TRAINING if trains else name),
                 self._key,

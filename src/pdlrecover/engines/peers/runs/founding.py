@@ -101,7 +101,8 @@ class Lives:
     """Which training the others say that they take part in."""
 
     def __init__(self, context: RunContext, removals: Removals, names: Sequence[str]) -> None:
-        self._founding, self._names = FoundingContext(**vars(context)), names
+        self._context, self._founding = context, FoundingContext(**vars(context))
+        self._names = names
         self._announced = removals.trainings
         self._said: set[bytes] = set()
         self.started_over = ""
@@ -114,11 +115,15 @@ class Lives:
         return found[0] if len(found) == 1 else None
 
     def compare(self, mine: bytes) -> None:
-        """Say, once for each, that others take part in another training than this peer."""
+        """Say, once for each, that others take part in another training than this peer.
+
+        They must be more than may collude or lie: a single peer may say anything.
+        """
         others: dict[bytes, list[str]] = {}
         for peer, name in sorted(self._announced.items()):
             if name not in (mine, NOTHING):
                 others.setdefault(name, []).append(self._names[peer])
+        others = {name: who for name, who in others.items() if len(who) >= self._context.trusted}
         told = [
             f"{', '.join(who)} train in run {name.hex()[:16]}, this peer in {mine.hex()[:16]}"
             for name, who in others.items()
