@@ -165,7 +165,9 @@ class Probe:
     def _moved(self, step: Step, _: Any) -> None:
         self._moves.append((step.state.name, time.monotonic()))
 
-    def _committed(self, _: Archive, run: bytes, *__: Any) -> None:
+    def _committed(self, archive: Archive, run: bytes, *__: Any) -> None:
+        if archive.founds(run):
+            return
         now, states = time.monotonic(), Counter[str]()
         ends = [at for _, at in self._moves[1:]] + [now]
         for (state, at), end in zip(self._moves, ends, strict=True):

@@ -37,5 +37,6 @@ def check_evidence(
             ) from error
     verify = Signers.of(membership.peers).verify
     bounds = membership.training.bounds(MAX_ELEMENTS)
-    peer, what = evidence.proven(membership.scheme, verify, parts, bounds)
+    founding = membership.founding_run
+    peer, what = evidence.proven(membership.scheme, verify, parts, bounds, founding)
     typer.echo(f"{membership.peers[peer].name} {what}")

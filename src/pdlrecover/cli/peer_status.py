@@ -72,9 +72,12 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
     state = "running" if running else f"not running; as it was {ago:.0f} s ago"
     lines = [f"{status.peer} of {status.federation}: {state}"]
     for name, run in status.runs.items():
-        title = run.kind if run.kind == "training" else f"{run.kind} {name}"
+        title = run.kind if run.kind != "recovery" else f"{run.kind} {name}"
         where = f"round {run.round} of {run.rounds}, step {run.step}"
+        where = "the peers agree on an epoch" if run.kind == "founding" else where
         lines.append(f"  {title}: {where}, {run.outcome}")
+        if run.waits:
+            lines.append(f"    WARNING: {run.waits}")
         rounds = run.exact_rounds
         if away := [f"{who} {rounds - n}" for who, n in run.dealt.items() if n < rounds]:
             lines.append(f"    of {rounds} exact rounds, done without: {', '.join(away)}")
@@ -91,6 +94,10 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
             f"({removal.reason}): {len(removal.approvals)} of {removal.needed} approvals"
             f" ({', '.join(removal.approvals)})"
         )
+        if removal.replaces:
+            lines.append(f"    it takes the place of removal {removal.replaces[:16]}")
+        if removal.replaced_by:
+            lines.append(f"    replaced by removal {removal.replaced_by[:16]}")
     heard = status.last_heard_seconds
     present = [p for p, s in heard.items() if s is not None and s < PRESENT_SECONDS]
     absent = [p for p in heard if p not in present]
@@ -99,6 +106,8 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
         lines.append(f"  not heard for {PRESENT_SECONDS:.0f} s: {', '.join(absent) or 'nobody'}")
     for name, what in status.other_files.items():
         lines.append(f"  {name} has another federation file: {'; '.join(what)}")
+    if status.started_over:
+        lines.append(f"  WARNING: {status.started_over}")
     for title, misdeeds in (
         ("caught lying", status.caught),
         ("named, without proof to others", status.named),

@@ -21,8 +21,8 @@ LOOK_SECONDS = 0.5
 
 def propose_removal(
     folder: Folder,
-    peers: Annotated[str, typer.Option(help="Names of those to remove; with commas.")],
-    reason: Annotated[str, typer.Option(help="left or malicious.")],
+    peers: Annotated[str, typer.Option(help="Names of those to remove; with commas.")] = "",
+    reason: Annotated[str, typer.Option(help="left or malicious.")] = "",
     method: Annotated[str, typer.Option(help="How to recover.")] = DEFAULT,
     accept_differencing: Annotated[
         bool,
@@ -30,18 +30,30 @@ def propose_removal(
             "--accept-differencing", help="Remove few leavers although it may reveal one."
         ),
     ] = False,
+    replace: Annotated[
+        str,
+        typer.Option(
+            help="The removal whose recovery this one takes the place of; peers and reason are "
+            "then those of that one, unless they are given."
+        ),
+    ] = "",
 ) -> None:
     """Propose to remove peers and recover the model without them; this peer approves."""
     names = [name.strip() for name in peers.split(",") if name.strip()]
+    if not replace and not (names and reason):
+        raise PlanError(
+            "say who is to be removed and why, by --peers and --reason; or which stalled removal "
+            "this one takes the place of, by --replace"
+        )
+    order = {"removed": names, "reason": reason, "replace": replace}
     answer = command(
         folder,
         s.Proposed,
         **{
             "do": "propose-removal",
-            "removed": names,
-            "reason": reason,
             "method": method,
             "accept_differencing": accept_differencing,
+            **{key: value for key, value in order.items() if value},
         },
     )
     name = answer.removal[:16]
@@ -82,6 +94,10 @@ def recover(
         chosen = _chosen(status, removal)
         if status.peer in chosen.removed:
             raise PlanError(f"{status.peer} is to be removed, and takes no part in the recovery")
+        if chosen.replaced_by is not None:
+            typer.echo(f"{chosen.removal[:16]} was replaced by removal {chosen.replaced_by[:16]}")
+            removal = chosen.replaced_by
+            continue
         run = status.runs.get(chosen.removal[:16])
         text = _progress(chosen, run)
         if text != last:
@@ -107,7 +123,8 @@ def recover(
 
 def _chosen(status: s.PeerStatus, removal: str | None) -> s.RemovalStatus:
     known = {each.removal: each for each in status.removals}
-    return known[one_removal([*known], removal or "")]
+    standing = [name for name, each in known.items() if removal or not each.replaced_by]
+    return known[one_removal(standing, removal or "")]
 
 
 def _model(folder: Path, removal: str) -> Path:
@@ -116,7 +133,8 @@ def _model(folder: Path, removal: str) -> Path:
 
 def _progress(chosen: s.RemovalStatus, run: s.RunStatus | None) -> str:
     if run is not None:
-        return f"round {run.round} of {run.rounds}: {run.outcome}"
+        waits = f"; {run.waits}" if run.waits else ""
+        return f"round {run.round} of {run.rounds}: {run.outcome}{waits}"
     if len(chosen.approvals) >= chosen.needed:
         return "approved; the recovery is about to begin"
     return f"waiting for approvals: {len(chosen.approvals)} of {chosen.needed}"

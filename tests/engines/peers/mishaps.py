@@ -58,13 +58,14 @@ class Mishaps:
     """What may happen to the peer of one folder."""
 
     def __init__(self, folder):
-        self.folder, self.training = folder, None
+        self.folder, self.runs = folder, None
         self.places = (folder / "mishap.json", folder.parent / "mishap.json")
         self.writing = None
         self.acknowledged, self.one_by_one = Counter(), asyncio.Lock()
 
     def kind(self, run):
-        return "training" if run == self.training else "recovery"
+        known = {self.runs.founding: "founding", self.runs.training: "training"}
+        return known.get(run, "recovery")
 
     def meet(self, at, run, step):
         """Come to a place; perhaps it is the last."""
@@ -127,7 +128,7 @@ def _watch_dealing(here):
     begin, compute = Peer.__init__, Peer._compute
 
     def begin_known(self, run_factory, **arguments):
-        here.training = run_factory.training
+        here.runs = run_factory
         begin(self, run_factory, **arguments)
 
     def compute_watched(self, run, job):
@@ -199,7 +200,7 @@ def _watch_writing(here):
         remember(store, sealer, state)
 
     def write_json_watched(path, value):
-        here.meet(WRITING_MODEL, here.training if path.stem == "trained" else b"", 0)
+        here.meet(WRITING_MODEL, here.runs.training if path.stem == "trained" else b"", 0)
         write_json(path, value)
 
     Archive.commit, journal._Write.put = commit_watched, put_watched

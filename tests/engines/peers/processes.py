@@ -16,7 +16,6 @@ import whole_peers
 from pdlrecover.engines.peers.folder import HISTORY
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.operator.local_socket import ask
-from pdlrecover.engines.peers.runs.archive import TRAINING
 from pdlrecover.engines.peers.startup import verified
 
 WAIT = 180
@@ -66,9 +65,7 @@ class Processes:
         key = StorageKey.from_file(self.place / "keys" / f"{whole_peers.TREES[me]}.key")
         found = verified(self.folder(me) / HISTORY, key)
         assert all(each.sound for each in found.values()), (me, found)
-        return sum(
-            v.rounds for name, v in found.items() if (name == TRAINING) == (kind == TRAINING)
-        )
+        return sum(v.rounds for name, v in found.items() if name.startswith(kind))
 
     def kill(self, me, how=signal.SIGKILL):
         process = self.running.pop(me)
@@ -123,14 +120,15 @@ class Processes:
         return {me: log.read_text()[-300:] for me, log in logs.items() if log.exists()}
 
     def warnings(self):
-        """Return what peers warned of, other than of whom they cannot reach; all must be JSON."""
+        """Return what peers warned of, but not whom they cannot reach or wait for; all is JSON."""
         lines = [
             json.loads(line)
             for me in self.everybody
             for line in (self.place / f"{me}.log").read_text().splitlines()
         ]
         told = [line["text"] for line in lines if line["level"] != "info"]
-        return [text for text in told if not text.startswith("cannot reach ")]
+        waits = (text for text in told if " waits for " not in text)
+        return [text for text in waits if not text.startswith("cannot reach ")]
 
     def mishap(self, at, *, run="training", step=0, me=None, how=signal.SIGKILL):
         """Set a mishap for one peer, or for whoever comes there first."""

@@ -104,14 +104,19 @@ MADE = []
 """The peers that a test has made in its own process."""
 
 
-def peer(me, place, listen=None, **arguments):
-    """Return a peer, ready to run; its store is to be closed afterwards."""
+def peer(me, place, listen=None, founded=False, **arguments):
+    """Return a peer, ready to run; its store is to be closed afterwards.
+
+    If the training is `founded`, it begins at once: a lone peer would wait for others to found it.
+    """
     folder = place / NAMES[me]
     if listen:
         history = History(key_file=f"../keys/{NAMES[me]}.key")
         write(folder, history, network=Listening(listen=listen))
     files = PeerFiles(place / "federation.toml", folder)
     MADE.append(files.peer(files.archive(files.storage_key()), **arguments))
+    if founded:
+        MADE[-1].runs.settle_epoch(bytes(32))
     return MADE[-1]
 
 

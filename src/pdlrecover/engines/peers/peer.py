@@ -33,9 +33,11 @@ from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol.effects import Blame, Compute, Halt, Note, Send
 from pdlrecover.engines.peers.protocol.messages import NOTHING
 from pdlrecover.engines.peers.removals.votes import Removals
+from pdlrecover.engines.peers.runs.founding import Lives
 from pdlrecover.engines.peers.runs.progress import Progress
 from pdlrecover.engines.peers.runs.run_factory import RunFactory
 from pdlrecover.engines.peers.runs.run_session import Outgoing, RunSession
+from pdlrecover.engines.peers.runs.stalls import Stalls
 from pdlrecover.engines.peers.runs.void_rounds import VoidRound
 from pdlrecover.engines.peers.transport.inbox import Inbox
 from pdlrecover.engines.peers.transport.link import Limits, Tls
@@ -60,10 +62,12 @@ class Peer:
         limits: Limits | None = None,
         listen: str | None = None,
         metrics_port: int | None = None,
+        replaces_stalled: bool = True,
     ) -> None:
         """`listen` is where this peer listens, if not at the address that the others know.
 
-        Metrics are served on a port of this machine if one is given.
+        Metrics are served on a port of this machine if one is given. Unless it `replaces_stalled`
+        recoveries by itself, its operator decides on that.
         """
         one_blas_thread()
         runs.folder.mkdir(parents=True, exist_ok=True)
@@ -78,6 +82,10 @@ class Peer:
         self.removals = Removals(
             context, runs.store, runs.membership.training, runs.membership.recovery
         )
+        self.stalls = Stalls(
+            self.removals, self.names, runs.membership.recovery, by_itself=replaces_stalled
+        )
+        self.lives = Lives(context, self.removals, self.names)
         self.disagreement = Disagreement(context, runs.membership)
         self.network = Network(
             me=runs.me,
@@ -109,7 +117,7 @@ class Peer:
         self._alarm: asyncio.TimerHandle | None = None
         """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
         self._progress: dict[bytes, Progress] = {}
-        self._stopping = False
+        self._stopping = self._stopped_by_removal = False
         self._failure: PDLRecoverError | None = None
 
     async def run(self) -> None:
@@ -122,8 +130,7 @@ class Peer:
                 servers.append(await serve_metrics(self._metrics_port, self.control.metrics))
             numbered = ", ".join(f"{i} {name}" for i, name in enumerate(self.names))
             LOG.info("this is %s; the peers are %s", self.names[self.runs.me], numbered)
-            self._begin(self.runs.training, self.runs.trainer())
-            self._start_recoveries()
+            self._begin_runs()
             while not self._stopping:
                 await self._turn()
         finally:
@@ -147,13 +154,13 @@ class Peer:
 
     def title(self, run: bytes) -> str:
         """Return what a run is called in messages."""
-        return "training" if run == self.runs.training else f"{self.kind(run)} {run.hex()[:16]}"
+        kind = self.kind(run)
+        return kind if kind in ("training", "founding") else f"{kind} {run.hex()[:16]}"
 
     def kind(self, run: bytes) -> str:
-        """Return what a run is for: `training`, `recovery` or `naming`."""
-        if run == self.runs.training:
-            return "training"
-        return "naming" if run in self._namings else "recovery"
+        """Return what a run is for: `founding`, `training`, `recovery` or `naming`."""
+        known = {self.runs.training: "training", self.runs.founding: "founding"}
+        return known.get(run, "naming" if run in self._namings else "recovery")
 
     def say(self, outcomes: Sequence[Outgoing]) -> None:
         """Carry out what was decided on removals, and begin the recoveries that have passed."""
@@ -191,7 +198,16 @@ class Peer:
             self._carry(NOTHING, self.removals.again())
         if now >= self._status_at:
             self._status_at = now + STATUS_SECONDS
+            self._look_for_stalls(now)
             self._write_status()
+
+    def _look_for_stalls(self, now: float) -> None:
+        """Say which runs do not go on, and do about it what was agreed."""
+        for run, session in list(self.sessions.items()):
+            if self._is_under_way(run):
+                waiting = session.protocol.waiting(now)
+                if reactions := self.stalls.look(run, self.title(run), waiting, now):
+                    self.say(reactions)
 
     def _set_alarm(self) -> None:
         """Make sure that there is an event when something is due; one that is early does no harm.
@@ -237,6 +253,8 @@ class Peer:
             self._do(run, lambda session: session.receive(data, source, now))
         elif run == NOTHING:
             self.say(self.removals.receive(data, source))
+            self._look_for_lives()
+            self._catch_up_with_training()
         else:
             self._stranger(source, run, data)
 
@@ -260,6 +278,30 @@ class Peer:
 
     def _is_under_way(self, run: bytes) -> bool:
         return run not in self.ended and run not in self._starting
+
+    def _begin_runs(self) -> None:
+        """Agree on an epoch, unless there is one, and train."""
+        if not self.runs.founded:
+            self.removals.found()
+        if founder := self.runs.founder():
+            self._begin(self.runs.founding, founder)
+        if self.runs.founded:
+            self._train()
+
+    def _train(self) -> None:
+        LOG.info("the training is run %s", self.runs.training.hex()[:16])
+        self.removals.train(self.runs.training, self.runs.epoch_name)
+        self._begin(self.runs.training, self.runs.trainer())
+        self._start_recoveries()
+
+    def _look_for_lives(self) -> None:
+        """Join the training that enough others are in; say it if they are in another one."""
+        if self.runs.founded:
+            self.lives.compare(self.runs.training)
+        elif (training := self.lives.agreed()) not in (None, NOTHING):
+            self.runs.join(training)
+            self._end(self.runs.founding, "stopped: the others have founded the training")
+            self._train()
 
     def _begin(self, run: bytes, session: RunSession) -> None:
         """Go through what is stored of a run, in a thread: it may be long."""
@@ -352,11 +394,17 @@ class Peer:
     def _end(self, run: bytes, how: str) -> None:
         if run not in self.ended:
             self.ended[run] = how
+            self.stalls.forget(run)
             LOG.info("%s: %s", self.title(run), how, extra={"facts": {"run": run.hex()[:16]}})
             self._write_status()
 
     def _finish(self, run: bytes, session: RunSession) -> None:
-        if run == self.runs.training:
+        if run == self.runs.founding:
+            self._end(run, DONE)
+            if not self.runs.founded:
+                self.runs.settle_epoch(session.protocol.log)
+                self._train()
+        elif run == self.runs.training:
             kept_from = self.runs.history.shares_from
             self.removals.training_ended(session.protocol.log, self.runs.dealers(), kept_from)
             self.runs.write_trained(session)  # who sees it may propose a removal at once
@@ -370,8 +418,22 @@ class Peer:
             self._end(run, DONE)
 
     def _stop_training(self, removal: bytes) -> None:
-        """End the training: a recovery takes its place."""
-        self._end(self.runs.training, f"stopped: removal {removal.hex()[:16]} has passed")
+        """End the training, unless the others have: a recovery takes its place."""
+        if not self.removals.trained_elsewhere:
+            self._stopped_by_removal = True
+            self._end(self.runs.training, f"stopped: removal {removal.hex()[:16]} has passed")
+
+    def _catch_up_with_training(self) -> None:
+        """Go on with a training that a removal has stopped here: enough others have its model."""
+        if self._stopped_by_removal and self.removals.trained_elsewhere:
+            self._stopped_by_removal = False
+            del self.ended[self.runs.training]
+            LOG.info("training: others have finished it, this peer fetches its model")
+
+    def _end_replaced(self, run: bytes, by: bytes) -> None:
+        """End a recovery that another takes the place of, or see to it that it does not begin."""
+        if self.ended.get(run) != DONE:
+            self._end(run, f"stopped: replaced by removal {by.hex()[:16]}")
 
     def _start_namings(self, session: RunSession) -> None:
         """Begin to look for who made a round void, in the first few that are."""
@@ -381,6 +443,11 @@ class Peer:
                 self._begin(void.naming, self.runs.namer(void, session.driver.context.peers))
 
     def _start_recoveries(self) -> None:
+        if not self.runs.founded:
+            return
+        replaced = self.removals.replaced()
+        for run, by in replaced.items():
+            self._end_replaced(run, by)
         for removal in self.removals.passed():
             run = removal.proposal.digest
             stops = removal.proposal.after == NOTHING and not self.runs.history.finished

@@ -4,6 +4,7 @@
     [history]  key_file = "/media/key/history.key"
     [network]  listen = "0.0.0.0:7400"
     [code]     allowed = ["package.module:factory"]
+    [recovery] fallback = "none"
     [drill]    attack = "backdoor"
 
 Paths are meant from the peer's folder. A drill makes this peer attack the others on purpose, to
@@ -21,6 +22,8 @@ from pdlrecover.engines.peers.folder import SETTINGS
 from pdlrecover.engines.peers.identity.member import split_address
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
+
+AGREED, NO_FALLBACK = "agreed", "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,20 @@ class Code:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replacing:
+    """Whether this peer approves by itself what replaces a stalled recovery."""
+
+    fallback: str = AGREED
+    """agreed: as the federation file says in recovery.fallback; none: its operator decides."""
+
+    def __post_init__(self) -> None:
+        if self.fallback not in (AGREED, NO_FALLBACK):
+            raise PlanError(
+                f"recovery.fallback of a peer is {AGREED} or {NO_FALLBACK}, got {self.fallback!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drill:
     """An attack by this peer itself, for drills only."""
 
@@ -100,6 +117,7 @@ class PeerSettings:
     history: History = field(default_factory=History)
     network: Listening = field(default_factory=Listening)
     code: Code = field(default_factory=Code)
+    recovery: Replacing = field(default_factory=Replacing)
     drill: Drill = field(default_factory=Drill)
 
 

@@ -7,6 +7,7 @@ is wrong is said before anything is sent.
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from pdlrecover.adversary import ATTACKS, Attack, build, strength_of
@@ -20,8 +21,9 @@ from pdlrecover.engines.peers.identity.storage_key import StorageKey, find_stora
 from pdlrecover.engines.peers.own_data import load_own
 from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.runs.archive import Archive
+from pdlrecover.engines.peers.runs.founding import NUMBERS
 from pdlrecover.engines.peers.runs.run_factory import RunFactory, training_run
-from pdlrecover.engines.peers.settings import Drill, PeerSettings, load_settings
+from pdlrecover.engines.peers.settings import AGREED, Drill, PeerSettings, load_settings
 from pdlrecover.engines.peers.transport.link import Limits, Tls
 from pdlrecover.errors import AttackError, HistoryError, MembershipError
 from pdlrecover.files import about, read_text
@@ -72,10 +74,18 @@ class PeerFiles:
             parameters=self.model.size,
             blocks=self.membership.scheme.quorums.blocks(self.model.size + 1),
         )
+        founding = replace(
+            layout,
+            run=self.membership.founding_run.hex(),
+            parameters=NUMBERS - 1,
+            blocks=self.membership.scheme.quorums.blocks(NUMBERS),
+        )
         keep, limit_gb = self.settings.history.keep, self.settings.history.limit_gb
         limit = None if limit_gb is None else int(limit_gb * 1e9)
         place, peers = self.folder / HISTORY, len(self.membership.peers)
-        return Archive(place, key.reveal(), layout, peers=peers, keep=keep, limit=limit)
+        return Archive(
+            place, key.reveal(), layout, peers=peers, keep=keep, limit=limit, founding=founding
+        )
 
     def peer(
         self, archive: Archive, *, metrics_port: int | None = None, limits: Limits | None = None
@@ -100,7 +110,14 @@ class PeerFiles:
             attack=self.attack,
         )
         listen = self.settings.network.listen
-        return Peer(runs, tls=tls, limits=limits, listen=listen, metrics_port=metrics_port)
+        return Peer(
+            runs,
+            tls=tls,
+            limits=limits,
+            listen=listen,
+            metrics_port=metrics_port,
+            replaces_stalled=self.settings.recovery.fallback == AGREED,
+        )
 
 
 def check_agreement(federation: Path, membership: Membership) -> None:

@@ -272,6 +272,8 @@ CHANGES = {
     "recovery.block": None,
     "recovery.open_pairs": True,
     "recovery.min_removed": 3,
+    "recovery.fallback": "none",
+    "recovery.stalled_after": 60.0,
     "deadlines.message": 31.0,
     "deadlines.dealing": 91.0,
     "deadlines.receipts": 6.0,

@@ -342,7 +342,7 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
     assert any(line["text"].startswith("stopping") for line in logged)
     assert "the same command goes on" in logged[-1]["text"]
     assert "ash of clinics: running" in text
-    assert "training: round 0 of 10, step 0, running" in text
+    assert "founding: the peers agree on an epoch, running" in text
     assert "not heard for 30 s: birch, cedar, elm, fir" in text
     assert "caught lying: nobody" in text
     assert json.loads(as_json)["running"] is True

@@ -18,7 +18,7 @@ from pdlrecover.engines.peers.federation.plan import EvaluationPlan
 from pdlrecover.engines.peers.operator import misconduct
 from pdlrecover.engines.peers.operator.local_socket import ask
 from pdlrecover.engines.peers.operator.metrics import METRICS
-from pdlrecover.engines.peers.protocol.effects import Blame, Note
+from pdlrecover.engines.peers.protocol.effects import Blame, Note, Send
 from pdlrecover.engines.peers.protocol.messages import NOTHING, Position
 from pdlrecover.engines.peers.settings import History
 from pdlrecover.engines.peers.transport.inbox import Inbox
@@ -117,7 +117,7 @@ def test_metrics_and_status_are_told_on_this_machine_only(tmp_path):
     async def story():
         whole_peers.settle(tmp_path)
         port = int(free_addresses(1)[0].split(":")[1])
-        lone = whole_peers.peer(0, tmp_path, metrics_port=port)
+        lone = whole_peers.peer(0, tmp_path, founded=True, metrics_port=port)
         task = asyncio.create_task(lone.run())
         told = await ask_when_up(tmp_path / "ash", {"do": "status"})
         assert told["peer"] == "ash"
@@ -180,7 +180,7 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
         peers.append(whole_peers.peer(4, tmp_path))
         tasks.append(asyncio.create_task(peers[4].run()))
         await until(all_have(folders, "trained.safetensors"))
-        logs = {next(iter(p.sessions.values())).protocol.log for p in peers}
+        logs = {p.sessions[p.runs.training].protocol.log for p in peers}
         assert len(logs) == 1
         removal = {"do": "propose-removal", "reason": "malicious", "method": "pdlrecover"}
         removal["removed"] = ["ash", "birch"]
@@ -226,6 +226,42 @@ def test_one_honest_peer_leaves_alone_while_the_training_is_under_way(tmp_path):
         np.testing.assert_array_equal(model, models[0])
     ledger = json.loads((kept[0] / f"recovered-{name[:16]}.json").read_text())["ledger"]
     assert set(ledger["opened"]) == {"fresh sums"}
+
+
+@pytest.mark.slow
+def test_a_removal_during_the_training_does_not_cost_a_late_peer_the_trained_model(tmp_path):
+    """Others had finished it when the removal passed, which this peer hears of first."""
+
+    async def story():
+        whole_peers.settle(tmp_path)
+        folders = [tmp_path / name for name in whole_peers.NAMES]
+        peers = [whole_peers.peer(me, tmp_path) for me in EVERYBODY[:4]]
+        tasks = [asyncio.create_task(each.run()) for each in peers]
+        await until(all_have(folders[:4], "trained.json"))
+        arguments = {"reason": "left", "method": "auto", "accept_differencing": False}
+        proposal = replace(peers[0].removals.draft([3], **arguments), after=NOTHING)
+        peers.append(late := whole_peers.peer(4, tmp_path))
+        late.runs.join(peers[0].runs.training)
+        late.removals.train(late.runs.training, late.runs.epoch_name)
+        for me in (0, 1, 2):
+            said = peers[me].removals.propose(proposal)
+            for each in said:
+                if isinstance(each, Send) and each.to == 4:
+                    late.removals.receive(each.data, me)
+            peers[me].say(said)
+        assert late.removals.passed()
+        tasks.append(asyncio.create_task(late.run()))
+        kept = [folders[me] for me in (0, 1, 2, 4)]
+        await until(all_have(kept, "recovered-*.json"), 60)
+        await until(all_have(folders, "trained.json"), 60)
+        training = late.control.status().runs[late.runs.training.hex()[:16]]
+        await close(peers, tasks)
+        return [whole_peers.weights(folder / "trained.safetensors") for folder in folders], training
+
+    models, training = asyncio.run(story())
+    assert training.outcome == "done"
+    for model in models[1:]:
+        np.testing.assert_array_equal(model, models[0])
 
 
 @pytest.mark.slow
@@ -300,7 +336,7 @@ def test_who_is_not_in_the_sums_is_said_once_and_shown(tmp_path, caplog):
 
     async def story():
         whole_peers.settle(tmp_path)
-        lone = whole_peers.peer(0, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
         task = asyncio.create_task(lone.run())
         await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
         training = lone.sessions[lone.runs.training]
@@ -325,7 +361,8 @@ def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_
 
     async def story():
         whole_peers.settle(tmp_path)
-        lone, other = whole_peers.peer(0, tmp_path), whole_peers.peer(1, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
+        other = whole_peers.peer(1, tmp_path)
         task = asyncio.create_task(lone.run())
         await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
         lone.removals.training_ended(log, [EVERYBODY] * whole_peers.ROUNDS)
@@ -365,7 +402,7 @@ def test_no_message_ends_a_peer_and_a_bug_is_said_with_whose_message_it_was(tmp_
 def test_a_full_disk_stops_a_peer_before_a_round_and_says_so(tmp_path):
     async def story():
         whole_peers.settle(tmp_path)
-        lone = whole_peers.peer(0, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
         lone.runs.store._vault(lone.runs.training)._journal._store.limit = 1 << 12
         with pytest.raises(HistoryError, match="are allowed; allow more"):
             await lone.run()
@@ -383,7 +420,7 @@ def lone_story(tmp_path, spoil, condition):
 
     async def story():
         whole_peers.settle(tmp_path)
-        lone = whole_peers.peer(0, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
         spoil(lone)
         task = asyncio.create_task(lone.run())
         await until(lambda: condition(lone))
@@ -414,7 +451,7 @@ def test_whatever_goes_wrong_in_an_update_ends_the_run_and_is_said(tmp_path, cap
 def test_notes_on_a_peer_have_its_number_and_its_name_and_no_run_that_is_none(tmp_path, caplog):
     caplog.set_level("INFO")
     whole_peers.settle(tmp_path)
-    lone = whole_peers.peer(0, tmp_path)
+    lone = whole_peers.peer(0, tmp_path, founded=True)
     lone._carry(NOTHING, [Note(text="elm is here", facts={"peer": 3, "removal": "1a"})])
     lone.runs.store.close()
     assert caplog.records[-1].facts == {"peer": 3, "name": "elm", "removal": "1a"}
@@ -426,7 +463,7 @@ def test_a_stopped_run_takes_no_messages(tmp_path):
 
     async def story():
         whole_peers.settle(tmp_path)
-        lone = whole_peers.peer(0, tmp_path)
+        lone = whole_peers.peer(0, tmp_path, founded=True)
         task = asyncio.create_task(lone.run())
         await until(lambda: lone.runs.training in lone.sessions and not lone._starting)
         lone.sessions[lone.runs.training].receive = lambda *_: taken.append(1) or []
@@ -496,7 +533,7 @@ def test_who_sent_wrong_sub_secrets_is_still_named_after_a_restart(tmp_path):
         lone._carry(NOTHING, [Blame(peer=3, what="sent a wrong sub-secret")])
         lone._carry(NOTHING, [Blame(peer=1, what=f"sent garbage {i}")])
     lone.runs.store.close()
-    lone = whole_peers.peer(0, tmp_path)
+    lone = whole_peers.peer(0, tmp_path, founded=True)
     status = lone.control.status()
     lone.runs.store.close()
     named = [(each.peer, each.what) for each in status.named]

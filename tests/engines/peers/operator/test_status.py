@@ -25,12 +25,14 @@ STATUS = PeerStatus(
     history_bytes=7,
 )
 KEYS = (
-    "federation peer time runs removals last_heard_seconds other_files caught named blames "
-    "history_bytes network"
+    "federation peer time runs removals last_heard_seconds other_files started_over caught named "
+    "blames history_bytes network"
 )
 RUN_KEYS = (
-    "kind outcome step round rounds state exact_rounds dealt withheld log evaluations void named"
+    "kind outcome step round rounds state exact_rounds dealt withheld log evaluations void named "
+    "waits"
 )
+REMOVAL_KEYS = "removal removed reason method approvals needed replaces replaced_by"
 
 
 def test_what_scripts_read_of_a_status_keeps_its_names():
@@ -38,7 +40,7 @@ def test_what_scripts_read_of_a_status_keeps_its_names():
     assert [*written] == KEYS.split()
     assert [*written["runs"]["ab"]] == RUN_KEYS.split()
     (removal,) = written["removals"]
-    assert [*removal] == ["removal", "removed", "reason", "method", "approvals", "needed"]
+    assert [*removal] == REMOVAL_KEYS.split()
 
 
 def test_a_status_is_read_as_it_was_written():
@@ -47,8 +49,12 @@ def test_a_status_is_read_as_it_was_written():
 
 def test_the_status_of_an_older_or_newer_peer_is_read():
     written = asdict(STATUS)
-    for name in ("caught", "named", "blames", "network"):
+    for name in ("started_over", "caught", "named", "blames", "network"):
         del written[name]
-    for name in ("exact_rounds", "dealt", "withheld", "log", "evaluations", "void", "named"):
+    for name in ("exact_rounds", "dealt", "withheld", "log", "evaluations"):
         del written["runs"]["ab"][name]
+    for name in ("void", "named", "waits"):
+        del written["runs"]["ab"][name]
+    for name in ("replaces", "replaced_by"):
+        del written["removals"][0][name]
     assert msgspec.convert(written | {"later": 1}, PeerStatus) == STATUS

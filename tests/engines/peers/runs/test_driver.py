@@ -6,7 +6,7 @@ import pytest
 from wire import FEDERATION, OPENED_PAIRS, SETTINGS, TRAINING, Setup, Wire, same_models
 
 from pdlrecover import Tolerance
-from pdlrecover.engines.peers.protocol.effects import Note
+from pdlrecover.engines.peers.protocol.tasks import StoredSums
 from pdlrecover.engines.peers.runs.archive import Archive
 from pdlrecover.engines.peers.runs.driver import Driver, _digest, _teachers
 from pdlrecover.errors import PlanError
@@ -61,14 +61,50 @@ def test_every_method_recovers_the_model_of_the_simulation_to_the_bit(setting, m
 def test_a_recovery_that_too_few_have_the_shares_for_says_whom_it_waits_for(setting):
     setup, trained, _ = setting
     recovering = setup.recover(trained, (0, 5), method="historical", run=False)
-    said = []
     for peer, session in recovering.sessions.items():
         if peer in (2, 3):
             session.driver._stored_share = lambda *_: None
-        session.protocol.tick = recorded(session.protocol.tick, said)
     recovering.run(until=20.0)
     assert not any(p.finished for p in recovering.sessions.values())
-    assert any("waits for sub-secrets of peer 2, peer 3" in text for text in said)
+    for session in recovering.sessions.values():
+        waiting = session.protocol.waiting(recovering.wire.now)
+        assert (waiting.what, waiting.away, waiting.lacking) == ("shares", (), (2, 3))
+        assert (waiting.step, waiting.round, waiting.needed) == (1, 1, 3)
+
+
+def test_who_is_away_and_who_lacks_a_sum_of_several_is_told_apart(setting):
+    """Peer 1 is away; peers 2 and 3 each lack another round, and answer for the rest."""
+    setup, trained, _ = setting
+    recovering = setup.recover(
+        trained,
+        (0, 5),
+        method="pdlrecover:period=6",
+        settings=OPENED_PAIRS,
+        run=False,
+    )
+    for peer, lacked in ((2, 1), (3, 5)):
+        driver = recovering.sessions[peer].driver
+        driver._stored_share = without(driver._stored_share, lacked)
+    stored = lambda: isinstance(recovering.sessions[4].task, StoredSums)  # noqa: E731
+    recovering.run(done=stored)
+    recovering.wire.cut = {1}
+    recovering.run(until=recovering.wire.now + 60.0, done=lambda: False)
+    waiting = recovering.sessions[4].protocol.waiting(recovering.wire.now)
+    assert (waiting.what, waiting.away, waiting.lacking) == ("shares", (1,), (2, 3))
+    recovering.wire.cut = set()
+    recovering.run(until=500.0)
+    same_models(recovering)
+    assert recovering.sessions[4].protocol.waiting(recovering.wire.now) is None
+
+
+def test_a_step_without_a_quorum_says_who_was_not_heard_from():
+    setup = Setup(6, TOLERANCE)
+    network = setup.train(Wire(cut={0, 2, 5}), run=False)
+    network.run(until=3.0)
+    assert network.sessions[1].protocol.waiting(network.wire.now) is None, "it is early"
+    network.run(until=30.0)
+    waiting = network.sessions[1].protocol.waiting(network.wire.now)
+    assert (waiting.what, waiting.away, waiting.needed) == ("quorum", (0, 2, 5), 4)
 
 
 def test_opened_pairs_take_one_step_besides_the_exact_rounds(setting):
@@ -150,15 +186,6 @@ def test_with_a_peer_away_nothing_is_opened_that_leaves_it_out(setting):
     assert not {"directions", "dot products"} & set(driver.ledger.openings)
     alone = recovering.sessions[3].driver.model
     assert alone is None
-
-
-def recorded(tick, said):
-    def ticked(now):
-        effects = tick(now)
-        said.extend(effect.text for effect in effects if isinstance(effect, Note))
-        return effects
-
-    return ticked
 
 
 class Absent:

@@ -36,6 +36,8 @@ _LATER = (
     "training.local_rate",
     "evaluation.held_out",
     "evaluation.every",
+    "recovery.fallback",
+    "recovery.stalled_after",
 )
 """Settings that earlier versions did not know. With their defaults they are no fact, so that a
 federation's digests stay what they were."""
@@ -71,6 +73,7 @@ class Membership:
                 "something from the shares it gets"
             )
         _ = self.scheme, self.recovery.options(self.training.rounds)
+        self.recovery.check_fallback(self.training)
 
     @classmethod
     def invited(cls, invitations: Iterable[str], **plan: Any) -> Self:
@@ -140,6 +143,11 @@ class Membership:
             if name.startswith(_LASTING) or name.endswith(".signing")
         }
         return _digest(b"pdlrecover run: ", lasting)
+
+    @property
+    def founding_run(self) -> bytes:
+        """The name of the run in which the peers agree on an epoch, before they train."""
+        return hashlib.sha256(b"pdlrecover founding" + self.run_digest).digest()
 
 
 def differences(here: Membership, there: Membership) -> list[str]:

@@ -12,13 +12,17 @@ from pdlrecover.decode import decode
 from pdlrecover.engines.bounds import Bounds
 from pdlrecover.errors import MembershipError, PDLRecoverError
 from pdlrecover.layers import Layer
-from pdlrecover.recovery import optimizers
+from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
-from pdlrecover.recovery.methods import Settings
+from pdlrecover.recovery.methods import DEFAULT, Settings
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.requests import Optimizer
 from pdlrecover.recovery.schedule import Schedule, usual_phase
 
+NO_FALLBACK = "none"
+"""Says that a stalled recovery waits until people decide."""
+_NO_PART = ("min_removed", "fallback", "stalled_after")
+"""Settings that decide whether a recovery comes about, not how it goes."""
 _MODEL = re.compile(r"logistic|cnn|mlp(-[1-9][0-9]*)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -129,13 +133,21 @@ class Recovery:
     """Open the curvature pairs, which is faster; by default unless differencing was accepted."""
     min_removed: int = 2
     """Fewer honest leavers than this are not removed; nor are fewer than c + 2, in any case."""
+    fallback: str = DEFAULT
+    """By which method, one that starts afresh, a stalled recovery is replaced; none: by no one."""
+    stalled_after: float = 900.0
+    """A recovery has stalled when it has waited for shares for so many seconds."""
 
     def __post_init__(self) -> None:
         _at_least("recovery.min_removed", self.min_removed, 1)
+        if not 0 < self.stalled_after < math.inf:
+            raise MembershipError(
+                f"recovery.stalled_after must be above 0 and finite, got {self.stalled_after}"
+            )
 
     def as_line(self) -> str:
         """Return what a recovery depends on, as one line: it is part of the recovery's name."""
-        facts = {name: value for name, value in asdict(self).items() if name != "min_removed"}
+        facts = {name: value for name, value in asdict(self).items() if name not in _NO_PART}
         return json.dumps(facts, sort_keys=True)
 
     @classmethod
@@ -171,6 +183,21 @@ class Recovery:
             return Options(schedule=schedule, open_pairs=opens, block=self.block)
         except PDLRecoverError as error:
             raise MembershipError(f"recovery: {error}") from error
+
+    def check_fallback(self, training: Training) -> None:
+        """Raise unless what replaces a stalled recovery needs nothing of the training."""
+        if self.fallback == NO_FALLBACK:
+            return
+        try:
+            methods.check_between_peers(self.fallback)
+            afresh = methods.starts_afresh(self.fallback, self.settings(training))
+        except PDLRecoverError as error:
+            raise MembershipError(f"recovery.fallback: {error}") from error
+        if not afresh:
+            raise MembershipError(
+                f"recovery.fallback must be a method that starts afresh, such as {DEFAULT}, or "
+                f"{NO_FALLBACK}, got {self.fallback!r}: another may lack the same shares"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ import msgspec
 from pdlrecover.engines.peers.folder import STATUS
 from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.metrics import counted
+from pdlrecover.engines.peers.protocol.messages import NOTHING
 from pdlrecover.errors import PlanError
 from pdlrecover.files import write_json
 from pdlrecover.recovery.methods import DEFAULT
@@ -47,6 +48,8 @@ class Control:
             case {"do": "stop"}:
                 self._peer.stop()
                 return s.Stopping()
+            case {"do": "propose-removal", "replace": str(name)} if name:
+                return self._propose_instead(name, command)
             case {"do": "propose-removal", "removed": list(removed)}:
                 return self._propose(removed, command)
             case {"do": "approve", "removal": str(name)} if name:
@@ -54,16 +57,33 @@ class Control:
             case _:
                 raise PlanError(
                     "commands are status, propose-removal (removed, reason, method, "
-                    "accept_differencing), approve (removal) and stop"
+                    "accept_differencing, replace), approve (removal) and stop"
                 )
 
-    def _propose(self, removed: list[Any], command: dict[str, Any]) -> s.Proposed:
+    def _propose_instead(self, name: str, command: dict[str, Any]) -> s.Proposed:
+        """Propose what replaces a removal; what is not said is as it was in that one."""
+        known, names = self._peer.removals.known, self._peer.names
+        found = bytes.fromhex(one_removal([digest.hex() for digest in known], name))
+        if self._peer.ended.get(found) == s.DONE:
+            raise PlanError(
+                f"recovery {found.hex()[:16]} is done here, and there is nothing to replace; "
+                "propose another removal without --replace"
+            )
+        old = known[found].proposal
+        removed = command.get("removed") or [names[p] for p in old.removed]
+        command = {"reason": old.reason, **command}
+        return self._propose(list(removed), command, found)
+
+    def _propose(
+        self, removed: list[Any], command: dict[str, Any], replaces: bytes = NOTHING
+    ) -> s.Proposed:
         peer = self._peer
         proposal = peer.removals.draft(
             [peer.runs.membership.number(str(name)) for name in removed],
             reason=str(command.get("reason", "left")),
             method=str(command.get("method", DEFAULT)),
             accept_differencing=bool(command.get("accept_differencing", False)),
+            replaces=replaces,
         )
         peer.say(peer.removals.propose(proposal))
         digest = proposal.digest
@@ -79,11 +99,12 @@ class Control:
     def status(self) -> s.PeerStatus:
         """Return where the peer is, for people and for scripts."""
         peer, names, now = self._peer, self._peer.names, time.monotonic()
+        replaced = peer.removals.replaced()
         return s.PeerStatus(
             federation=peer.runs.membership.name,
             peer=names[peer.runs.me],
             time=time.time(),
-            runs={run.hex()[:16]: self._run_status(run) for run in peer.sessions},
+            runs={run.hex()[:16]: self._run_status(run) for run in self._shown()},
             removals=tuple(
                 s.RemovalStatus(
                     removal=digest.hex(),
@@ -92,6 +113,8 @@ class Control:
                     method=removal.proposal.method,
                     approvals=tuple(names[p] for p in sorted(removal.approvals)),
                     needed=peer.removals.needed,
+                    replaces=None if removal.replaces == NOTHING else removal.replaces.hex(),
+                    replaced_by=replaced[digest].hex() if digest in replaced else None,
                 )
                 for digest, removal in peer.removals.known.items()
             ),
@@ -101,6 +124,7 @@ class Control:
                 if p != peer.runs.me
             },
             other_files={names[p]: tuple(what) for p, what in peer.disagreement.found.items()},
+            started_over=peer.lives.started_over,
             caught=self._misdeeds(peer.misconduct.caught),
             named=self._misdeeds(peer.misconduct.named),
             blames=tuple(peer.misconduct.blames),
@@ -116,7 +140,7 @@ class Control:
         found["caught"] = float(len({p for p, _ in peer.misconduct.caught}))
         since = time.monotonic() - s.PRESENT_SECONDS
         found["peers_heard"] = float(sum(at > since for at in peer.heard.values()))
-        for run in peer.sessions:
+        for run in self._shown():
             status, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'
             found[f"step{label}"] = status.step
             found[f"round{label}"] = status.round
@@ -132,6 +156,11 @@ class Control:
         return tuple(
             s.MisdeedStatus(peer=names[p], what=what, time=at) for (p, what), at in known.items()
         )
+
+    def _shown(self) -> list[bytes]:
+        """Return the runs that are of interest: the founding until it has ended."""
+        peer = self._peer
+        return [run for run in peer.sessions if run != peer.runs.founding or run not in peer.ended]
 
     def _run_status(self, run: bytes) -> s.RunStatus:
         peer = self._peer
@@ -154,4 +183,5 @@ class Control:
             evaluations=tuple(session.driver.evaluations.points),
             void=tuple(session.driver.void),
             named=tuple(peer.names[p] for p in sorted(session.named)),
+            waits=peer.stalls.waits.get(run, ""),
         )

@@ -20,7 +20,7 @@ class RunStatus:
     """How far a run is."""
 
     kind: str
-    """`training`, `recovery`, or `naming`: the search for who made a round void."""
+    """`founding`, `training`, `recovery`, or `naming`: the search for who made a round void."""
     outcome: str
     step: int
     round: int
@@ -38,6 +38,8 @@ class RunStatus:
     """Which of its rounds changed nothing, and why."""
     named: tuple[str, ...] = ()
     """Of a naming: who made the round void."""
+    waits: str = ""
+    """What it waits for if it does not go on, who could bring it, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,10 @@ class RemovalStatus:
     method: str
     approvals: tuple[str, ...]
     needed: int
+    replaces: str | None = None
+    """The removal whose recovery this one takes the place of."""
+    replaced_by: str | None = None
+    """The removal that has passed and takes its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +90,8 @@ class PeerStatus:
     last_heard_seconds: Mapping[str, float | None]
     other_files: Mapping[str, tuple[str, ...]]
     """Whose federation file differs, and where."""
+    started_over: str = ""
+    """What happened, if others take part in another training than this peer."""
     caught: tuple[MisdeedStatus, ...] = ()
     """What is proven to others."""
     named: tuple[MisdeedStatus, ...] = ()

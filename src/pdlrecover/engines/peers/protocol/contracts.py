@@ -34,6 +34,9 @@ class Store(Protocol):
     def size(self) -> int:
         """How many bytes it takes on disk."""
 
+    def name_training(self, run: bytes) -> None:
+        """Take this as a name of the training, besides the one of before there were epochs."""
+
     def log(self, run: bytes) -> Sequence[LogEntry]:
         """Return the entries of a run's log, one for each step."""
 

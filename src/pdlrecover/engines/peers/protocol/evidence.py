@@ -46,7 +46,7 @@ class EquivocationWatch:
         """Blame a sender that signs two different things for one purpose, and tell the others."""
         kind = envelope.header.sender, type(envelope.body)
         first = self._first.setdefault((*kind, *purpose), envelope)
-        if first.signed == envelope.signed or kind in self.caught:
+        if first.signed == envelope.signed or kind in self.caught or not self._context.proves:
             return []
         self.caught.add(kind)
         return raise_alarm(self._context, self._place, first, envelope)
@@ -61,7 +61,7 @@ class EquivocationWatch:
     def judge(self, envelope: m.Envelope, body: m.Equivocation) -> list[Effect]:
         """Look at a proof that a peer contradicts itself; if it is none, blame who sent it."""
         kind = body.accused, subject(body)
-        if kind in self.caught:
+        if kind in self.caught or not self._context.proves:
             return []
         if not equivocates(self._context.crypto.verify, envelope.header, body):
             return [Blame(peer=envelope.header.sender, what="accused a peer without proof")]
@@ -148,10 +148,15 @@ def flaw(verify: Verify, kind: Kind, header: m.Header, body: m.Misdealt) -> str:
 
 
 def proven(
-    scheme: Scheme, verify: Verify, parts: Sequence[bytes], bounds: Bounds | None = None
+    scheme: Scheme,
+    verify: Verify,
+    parts: Sequence[bytes],
+    bounds: Bounds | None = None,
+    founding: bytes = m.NOTHING,
 ) -> tuple[int, str]:
     """Return who cheated, and how, by the evidence that a peer has kept; raise if it is none.
 
+    In the run `founding` an honest peer that has started over contradicts what it signed before.
     It takes nothing that only peers know. How long a row should be is not known here, either: rows
     that are only too long or too short for their step prove nothing. Nor do sub-secrets of several
     peers without the `bounds` that the federation has agreed on; if they prove it of several
@@ -161,6 +166,11 @@ def proven(
     for each in envelopes:
         if not verify(each.header.sender, each.signed, each.signature):
             raise MessageError(f"this evidence is not signed by peer {each.header.sender}")
+        if founding == each.header.run != m.NOTHING and not isinstance(each.body, m.Misdealt):
+            raise MessageError(
+                "this evidence proves nothing: it is of the founding run, in which an honest peer "
+                "that has started over with an empty history contradicts itself"
+            )
     match [each.body for each in envelopes]:
         case [m.Misdealt() as body]:
             header = envelopes[0].header

@@ -269,7 +269,7 @@ class Holdings:
 
         `checked`: the signature was verified already.
         """
-        if dealer not in self._context.peers or dealer in self._cheats:
+        if dealer not in self._context.peers or dealer in self._cheats or not self._context.proves:
             return []
         known = self._stated.get(dealer)
         if known and known[0] == digest:

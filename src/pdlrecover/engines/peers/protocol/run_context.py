@@ -25,6 +25,8 @@ class RunContext:
     deadlines: Deadlines = field(default_factory=Deadlines)
     names: tuple[str, ...] = ()
     """What all peers of the federation are called, for people."""
+    proves: bool = True
+    """Whether two signed words that exclude each other prove a cheat; not in a founding run."""
 
     def __post_init__(self) -> None:
         if self.quorum > len(self.peers):

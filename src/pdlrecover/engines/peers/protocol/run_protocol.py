@@ -37,6 +37,7 @@ from pdlrecover.engines.peers.protocol.states import StepState
 from pdlrecover.engines.peers.protocol.step import Step
 from pdlrecover.engines.peers.protocol.step_memory import Promise, Row
 from pdlrecover.engines.peers.protocol.tasks import Task
+from pdlrecover.engines.peers.protocol.waiting import Waiting
 from pdlrecover.errors import CodecError, MessageError
 
 WINDOW = 2
@@ -190,6 +191,10 @@ class RunProtocol:
         if due and self.current.state is not StepState.OPENED:
             effects += self.context.broadcast(self._place(), m.Position(reply=True))
         return self._settled([*effects, *self._look_ahead(now)])
+
+    def waiting(self, now: float) -> Waiting | None:
+        """Return what is missing, if the step under way has waited for it for long."""
+        return None if self.current is None or self.halted else self.current.waiting(now)
 
     def answers(self, to: int, first: int, entries: list[m.LogEntry]) -> Send:
         """Return the message that answers a `Serve`."""

@@ -27,11 +27,12 @@ from pdlrecover.engines.peers.protocol.states import HELPS, TAKES, UNSETTLED, Mo
 from pdlrecover.engines.peers.protocol.step_memory import Promise, Row, Spoken
 from pdlrecover.engines.peers.protocol.sub_secrets import SubSecrets
 from pdlrecover.engines.peers.protocol.tasks import Task
+from pdlrecover.engines.peers.protocol.waiting import Missing, Waiting
 
 DEALING_PATIENCE = 4
 """A dealing is sent again to a silent peer after this many times the usual wait."""
-PATIENCE = 3
-"""After sending its own again this many times, a peer says whose sub-secrets are missing."""
+PATIENCE = 7
+"""Sub-secrets that have not come after this many times the usual wait are missing."""
 LONGEST_PAUSE = 8
 """What may have been lost is sent again after this many times the usual wait at most."""
 LONGEST_VIEW = 8
@@ -81,7 +82,7 @@ class Step:
         self._watch = EquivocationWatch(context, place)
         self._heard_at: dict[int, float] = {}
         self._resend_at, self._pause = self.wake_at, context.deadlines.resend
-        self._timed_view, self._resent = -1, 0
+        self._timed_view, self._resent, self._since = -1, 0, now
         self._deadline = self._propose_at = self._view_at = float("inf")
         self._deal_again_at = float("inf")
 
@@ -104,6 +105,7 @@ class Step:
         if self.state is not StepState.COMPUTING:
             return []
         self._move(Move.DEALT)
+        self._since = now
         self._rest(now)
         self._deadline = now + self.context.deadlines.dealing
         self._deal_again_at = now + DEALING_PATIENCE * self.context.deadlines.resend
@@ -156,10 +158,32 @@ class Step:
             self._resend_at = now + self._pause
             effects += self._again(now)
             self._resent += 1
-            if self._resent == PATIENCE and self.state is StepState.OPENING:
-                effects.append(self._note_who_is_missing())
         self._set_alarm(now)
         return effects
+
+    def waiting(self, now: float) -> Waiting | None:
+        """Return what is missing, if the step has waited for it for long."""
+        context, waited, missing = self.context, now - self._since, self.context.peers
+        deadlines, here = context.deadlines, {*self._heard_lately(now), context.me}
+        if self.state is StepState.OPENING and waited >= PATIENCE * deadlines.resend:
+            what, needed = Missing.SHARES, self.task.needed
+            missing = tuple(self.sub_secrets.missing(self._choice, context.peers))
+        elif self.state not in (StepState.GATHERING, StepState.AGREEING):
+            return None
+        else:
+            few, needed = len(here) < context.quorum, context.quorum
+            what = Missing.QUORUM if few else Missing.AGREEMENT
+            if waited < deadlines.dealing + deadlines.view * (1 if few else LONGEST_VIEW):
+                return None
+        return Waiting(
+            what=what,
+            step=self.place.step,
+            round=self.place.round,
+            since=self._since,
+            needed=needed,
+            away=tuple(peer for peer in missing if peer not in here),
+            lacking=tuple(p for p in missing if p in here) if what is Missing.SHARES else (),
+        )
 
     def overtaken(self) -> None:
         """Stop taking part: the others have this step behind them."""
@@ -213,6 +237,7 @@ class Step:
             effects += self._agree(now)
         if self.ballot.settled and self.state in UNSETTLED:
             self._move(Move.DECIDED)
+            self._since = now
             self._rest(now)
             self._choice = self.ballot.settled.choice
             self._dealers = self.ballot.settled.dealers
@@ -232,10 +257,13 @@ class Step:
         self._propose_at = now + self.context.deadlines.receipts
         self._view_at = now + self.context.deadlines.view * min(1 + self.ballot.view, LONGEST_VIEW)
 
+    def _heard_lately(self, now: float) -> list[int]:
+        lately = now - 2 * LONGEST_PAUSE * self.context.deadlines.resend
+        return [peer for peer, at in self._heard_at.items() if at >= lately]
+
     def _leave_view(self, now: float) -> list[e.Effect]:
         """Go to the next view, if a quorum of those heard from lately is in this one or beyond."""
-        lately = now - 2 * LONGEST_PAUSE * self.context.deadlines.resend
-        if not self.ballot.may_leave(peer for peer, at in self._heard_at.items() if at >= lately):
+        if not self.ballot.may_leave(self._heard_lately(now)):
             self._view_at = now + self.context.deadlines.view
             return []
         self.ballot.next_view()
@@ -305,16 +333,6 @@ class Step:
         self.sub_secrets.take(self.context.me, self._choice, values)
         self._sub_secret = m.SubSecret(choice=self._choice, values=values)
         return [*self.context.broadcast(self.place, self._sub_secret)]
-
-    def _note_who_is_missing(self) -> e.Note:
-        missing = self.sub_secrets.missing(self._choice, self.context.peers)
-        who = ", ".join(map(self.context.name, missing))
-        return e.Note(
-            text=f"round {self.place.round} waits for sub-secrets of {who}: they are "
-            "away, or do not have the shares of that round (any more); if too few have them, this "
-            "run cannot go on",
-            facts={"step": self.place.step, "round": self.place.round},
-        )
 
     def _is_leaders(self, sender: int, body: m.Proposal) -> bool:
         """Say whether to look at a proposal: its view's leader sent it, of everybody at most."""

@@ -33,8 +33,10 @@ class SubSecrets:
         self._parts.setdefault(choice, {}).setdefault(sender, values)
 
     def missing(self, choice: bytes, peers: Iterable[int]) -> list[int]:
-        """Return whose sub-secrets for a choice are not here."""
-        return [peer for peer in peers if peer not in self._parts.get(choice, {})]
+        """Return whose sub-secrets for a choice are not here, or lack what too few have."""
+        parts = self._parts.get(choice, {})
+        lacking = self._task.lacking(parts)
+        return [peer for peer in peers if peer not in parts or peer in lacking]
 
     def open(self, choice: bytes) -> Opened | None:
         """Return what opens, and who lied; None if that takes more sub-secrets."""

@@ -49,6 +49,10 @@ class Task(Protocol):
     def size(self) -> int:
         """How many elements a sub-secret has."""
 
+    @property
+    def needed(self) -> int:
+        """How many sub-secrets open it, liars' among them."""
+
     def deal(self, binding: bytes, seed: bytes) -> Dealt:
         """Compute what this peer contributes, and deal it."""
 
@@ -57,6 +61,9 @@ class Task(Protocol):
 
     def open(self, parts: dict[int, Elements]) -> Opened | None:
         """Return the opened integers and who lied; None if that takes more sub-secrets."""
+
+    def lacking(self, parts: dict[int, Elements]) -> frozenset[int]:
+        """Return whose sub-secrets lack a part of which there are too few."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,6 +79,15 @@ class SumTask:
     def size(self) -> int:
         """One element for each block."""
         return self.scheme.quorums.blocks(self.length)
+
+    @property
+    def needed(self) -> int:
+        """One more than the degree of a sum, and one for each liar."""
+        return _needed(self.scheme, self.scheme.quorums.vector_degree)
+
+    def lacking(self, parts: dict[int, Elements]) -> frozenset[int]:
+        """Return nobody: a sub-secret is whole."""
+        return frozenset()
 
     def open(self, parts: dict[int, Elements]) -> Opened | None:
         """Open the sum."""
@@ -154,6 +170,17 @@ class StoredSums:
         """For each sum a flag, and one element for each block."""
         return self.count * (1 + self.scheme.quorums.blocks(self.length))
 
+    @property
+    def needed(self) -> int:
+        """Of every sum, as many as one takes."""
+        return _needed(self.scheme, self.scheme.quorums.vector_degree)
+
+    def lacking(self, parts: dict[int, Elements]) -> frozenset[int]:
+        """Return who lacks the share of a sum that too few have."""
+        has = {peer: self._parts(values)[0] == 1 for peer, values in parts.items()}
+        scarce = sum(has.values(), np.zeros(self.count, dtype=np.int64)) < self.needed
+        return frozenset(peer for peer, flags in has.items() if (scarce & ~flags).any())
+
     def deal(self, binding: bytes, seed: bytes) -> Dealt:
         """Raise: there is nothing to deal."""
         raise MessageError("nothing is dealt where stored sums are opened")
@@ -232,6 +259,15 @@ class MaskedDots:
         """One element for each dot product."""
         return len(self.vectors) * self.count
 
+    @property
+    def needed(self) -> int:
+        """One more than the degree of a product, and one for each liar."""
+        return _needed(self.scheme, self.scheme.quorums.dot_degree)
+
+    def lacking(self, parts: dict[int, Elements]) -> frozenset[int]:
+        """Return nobody: a sub-secret is whole."""
+        return frozenset()
+
     def deal(self, binding: bytes, seed: bytes) -> Dealt:
         """Deal this peer's masks."""
         if self.kind is None:
@@ -263,6 +299,10 @@ class MaskedDots:
         return DotShares(peers=peers, values=values, degree=self.scheme.quorums.dot_degree)
 
 
+def _needed(scheme: Scheme, degree: int) -> int:
+    return degree + 1 + scheme.quorums.tolerance.liars
+
+
 def _opened(
     scheme: Scheme,
     degree: int,
@@ -270,7 +310,7 @@ def _opened(
     opened: Callable[[tuple[int, ...], Elements], Opening],
 ) -> Opened | None:
     """Open if there are e more sub-secrets than it takes, and they agree or show who lies."""
-    if len(parts) < degree + 1 + scheme.quorums.tolerance.liars:
+    if len(parts) < _needed(scheme, degree):
         return None
     peers = tuple(sorted(parts))
     try:

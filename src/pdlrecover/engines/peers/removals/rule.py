@@ -20,15 +20,18 @@ Rules:
 - What uses nothing of the training starts afresh: there is no reason to go near its sums.
 - A removal that cannot run is refused: by a method whose plan does not fit the training, or, where
   it is proposed and approved, by one that needs shares that this peer has dropped.
+- A removal may say which other one it replaces: one that is known here, and of the same peers or
+  some of them. It is judged like any other.
 - A kept set is recovered once, unless differencing is accepted: a second recovery would ask the
   same peers for the same updates, and perhaps open them in another sum.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pdlrecover.engines.peers.federation.plan import Recovery, Training
 from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
+from pdlrecover.engines.peers.removals.terms import RemovalTerms
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.privacy import PrivacyGuard
@@ -50,6 +53,8 @@ class RemovalRule:
     """How many approvals a removal takes."""
     training: Training
     """What was agreed on it."""
+    run: bytes = NOTHING
+    """The name of the training run; `NOTHING` if that is one of before there were epochs."""
     log: bytes = NOTHING
     """The digest of the finished training log; `NOTHING` while the training is under way."""
     rounds: Sequence[frozenset[int]] = ()
@@ -60,6 +65,10 @@ class RemovalRule:
     def kept(self, proposal: RemovalProposal) -> tuple[int, ...]:
         """Return who is left after a removal."""
         return tuple(p for p in range(self.quorums.peers) if p not in proposal.removed)
+
+    def terms(self, replaces: bytes = NOTHING) -> RemovalTerms:
+        """Return what removals are proposed with here."""
+        return RemovalTerms(recovery=self.recovery, training=self.run, replaces=replaces)
 
     def judge(self, proposal: RemovalProposal, others: Sequence[RemovalProposal]) -> None:
         """Raise if the rule refuses this removal, after these others."""
@@ -77,7 +86,8 @@ class RemovalRule:
             if self.log == NOTHING:
                 raise PlanError(UNTRAINED)
             raise PlanError("this removal is about another training than this peer's")
-        if proposal.settings != self.recovery.as_line():
+        replaces = RemovalTerms.from_line(proposal.settings).replaces
+        if proposal.settings != self.terms(replaces).as_line():
             raise PlanError(
                 "this removal was proposed with other settings of recovery than this peer's "
                 "federation file has; propose it again"
@@ -113,6 +123,23 @@ class RemovalRule:
             )
         if not proposal.accept_differencing and not self.starts_afresh(proposal):
             self._check_differencing(proposal, others)
+
+    def check_replaced(
+        self, proposal: RemovalProposal, known: Mapping[bytes, RemovalProposal]
+    ) -> None:
+        """Raise if this removal says that it replaces one that it cannot."""
+        replaces = RemovalTerms.from_line(proposal.settings).replaces
+        if replaces == NOTHING:
+            return
+        if replaces not in known:
+            raise PlanError(
+                f"this removal replaces {replaces.hex()[:16]}, which is not known here (yet)"
+            )
+        if not set(known[replaces].removed) <= set(proposal.removed):
+            raise PlanError(
+                "a removal that replaces another removes the same peers, or more; got "
+                f"{list(proposal.removed)} instead of {list(known[replaces].removed)}"
+            )
 
     def _fresh(self) -> str:
         """Return the names of the methods that start afresh here."""

@@ -11,6 +11,10 @@ Rules:
   when it has enough approvals: always after all removals that have passed, and, for this peer's own
   approval, after those that it has approved. What has passed here stays passed.
 - A removal by a method that starts afresh may pass while the training is under way: that then ends.
+- A removal may replace another: when it has passed, the recovery of that one ends, or does not
+  begin. One whose recovery has stalled is replaced by a public rule: each peer that sees the stall
+  approves, by itself, the one replacement that follows from it, of the same peers and by the
+  federation's fallback. It passes as any removal does.
 - Every removal starts from the training. It is no expulsion: who was removed before is a peer like
   the others in the next removal, with a vote, and is kept unless it is named again.
 - Every peer says the approvals that it has again from time to time, with the proposal, so that who
@@ -29,7 +33,8 @@ from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.effects import Blame, Note, Reaction, Send
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.removals import memory
-from pdlrecover.engines.peers.removals.rule import RemovalRule
+from pdlrecover.engines.peers.removals.rule import UNTRAINED, RemovalRule
+from pdlrecover.engines.peers.removals.terms import RemovalTerms
 from pdlrecover.errors import CodecError, PlanError
 
 MAX_REMOVALS = 64
@@ -46,6 +51,14 @@ class Removal:
     kept: tuple[int, ...]
     approvals: dict[int, bytes] = field(default_factory=dict)
     """Each approving peer's signed message."""
+
+    @property
+    def replaces(self) -> bytes:
+        """The removal that this one takes the place of; `NOTHING` if there is none."""
+        try:
+            return RemovalTerms.from_line(self.proposal.settings).replaces
+        except PlanError:  # stored by an earlier version
+            return m.NOTHING
 
 
 class Removals:
@@ -65,6 +78,11 @@ class Removals:
             needed=self.needed,
             training=training,
         )
+        self._training, self.founded = m.NOTHING, True
+        self.trainings: dict[int, bytes] = {}
+        """By peer: the training that it says it takes part in, once it knows."""
+        self._logs: dict[int, bytes] = {}
+        """By peer: the digest of the training's log, once it has ended there."""
         self._saved = memory.recall(store)
         self.known: dict[bytes, Removal] = {}
         """Every removal that was proposed and not refused, by its digest."""
@@ -92,6 +110,15 @@ class Removals:
         )
         self._recall(log)
 
+    def found(self) -> None:
+        """Take no removals, until there is a training."""
+        self.founded = False
+
+    def train(self, training: bytes, epoch_name: bytes) -> None:
+        """Take removals from this training from now on; its name, and again if it has an epoch."""
+        self._training, self.founded = training, True
+        self._rule = replace(self._rule, run=epoch_name)
+
     def _recall(self, after: bytes) -> None:
         """Take up what was decided on removals after this log."""
         for stored in self._saved.removals:
@@ -104,9 +131,24 @@ class Removals:
         self._passed = [digest for digest in self._saved.passed if digest in self.known]
 
     @property
+    def me(self) -> int:
+        """The number of this peer."""
+        return self._context.me
+
+    @property
     def needed(self) -> int:
         """How many approvals a removal takes."""
         return max(len(self._context.peers) // 2 + 1, self._context.trusted)
+
+    @property
+    def trained_elsewhere(self) -> bool:
+        """Whether more peers than may collude or lie say that they have finished this training."""
+        ended = [
+            log
+            for peer, log in self._logs.items()
+            if log != m.NOTHING and self.trainings[peer] == self._training
+        ]
+        return any(ended.count(log) >= self._context.trusted for log in ended)
 
     def passed(self) -> list[Removal]:
         """Return the removals that have enough approvals, and that no earlier one excludes."""
@@ -116,8 +158,20 @@ class Removals:
         """Return the rounds of the training whose stored sums this recovery leaves closed."""
         return self._rule.closed_rounds(proposal)
 
+    def replaced(self) -> dict[bytes, bytes]:
+        """Return which removals are replaced by one that has passed, and by which."""
+        named = {each.replaces: each.proposal.digest for each in self.passed()}
+        named.pop(m.NOTHING, None)
+        return named
+
     def draft(
-        self, removed: Iterable[int], *, reason: str, method: str, accept_differencing: bool
+        self,
+        removed: Iterable[int],
+        *,
+        reason: str,
+        method: str,
+        accept_differencing: bool,
+        replaces: bytes = m.NOTHING,
     ) -> m.RemovalProposal:
         """Return a removal after the training here, with the settings of this federation."""
         return m.RemovalProposal(
@@ -126,7 +180,21 @@ class Removals:
             method=method,
             accept_differencing=accept_differencing,
             after=self._log,
-            settings=self._recovery.as_line(),
+            settings=self._rule.terms(replaces).as_line(),
+        )
+
+    def starts_afresh(self, digest: bytes) -> bool:
+        """Say whether the recovery of a known removal needs nothing of the training."""
+        return self._rule.starts_afresh(self.known[digest].proposal)
+
+    def replacement(self, digest: bytes) -> m.RemovalProposal:
+        """Return what replaces a stalled removal: the same at every peer."""
+        stalled = self.known[digest].proposal
+        return replace(
+            stalled,
+            method=self._recovery.fallback,
+            accept_differencing=False,
+            settings=self._rule.terms(digest).as_line(),
         )
 
     def propose(self, proposal: m.RemovalProposal) -> list[Reaction]:
@@ -207,13 +275,15 @@ class Removals:
                 text = f"{who} refuses removal {name}: {why[:500]!r}"
                 return [Note(text=text, facts={"peer": sender, "removal": name})]
             case m.Position():
+                self.trainings[sender] = envelope.header.asked
+                self._logs[sender] = envelope.header.log
                 return []
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
 
     def _take_proposal(self, sender: int, body: m.RemovalProposal) -> list[Reaction]:
         early = self._log == m.NOTHING and body.after != m.NOTHING
-        if body.digest in self.known or early:
+        if body.digest in self.known or early or not self.founded:
             return []  # while the training it is about goes on: it will be said again
         proposed = self._proposed.setdefault(sender, set())
         again = body.digest in proposed
@@ -248,6 +318,8 @@ class Removals:
 
         With `mine`, after those as well that this peer has approved, and if it can take part.
         """
+        if not self.founded:
+            raise PlanError(f"{UNTRAINED}: the peers have not agreed on an epoch yet; wait")
         others = [
             other.proposal
             for digest, other in self.known.items()
@@ -255,6 +327,8 @@ class Removals:
             and (digest in self._passed or (mine and self._context.me in other.approvals))
         ]
         self._rule.judge(proposal, others)
+        known = {digest: removal.proposal for digest, removal in self.known.items()}
+        self._rule.check_replaced(proposal, known)
         if mine:
             self._rule.check_shares(proposal)
         return self._rule.kept(proposal)
@@ -321,4 +395,4 @@ class Removals:
         return self._rule.log
 
     def _place(self) -> m.Header:
-        return self._context.place(0, self._log, m.NOTHING, 0)
+        return self._context.place(0, self._log, self._training, 0)

@@ -1,5 +1,6 @@
 """What a real peer keeps: one sealed vault for the training, and one for each recovery.
 
+    founding/             the one step in which the epoch was agreed on
     training/             every step: model, opened sum, dealers, this peer's shares; evaluations
                           have no model and no shares
     recovery-<16 digits>/ every step is a round; those that ask for no update have no model; a
@@ -25,7 +26,7 @@ from pdlrecover.field import Elements
 from pdlrecover.history import Vault, VaultLayout
 from pdlrecover.recovery.requests import Vector
 
-TRAINING = "training"
+TRAINING, FOUNDING = "training", "founding"
 _HELD, _DEALER = "held", struct.Struct("<H32s")
 
 
@@ -41,11 +42,13 @@ class Archive:
         peers: int,
         keep: int | None = None,
         limit: int | None = None,
+        founding: VaultLayout | None = None,
     ) -> None:
         """`layout` is the training's; `keep` and `limit` are as a vault takes them."""
         self._folder, self._key, self._layout, self._peers = folder, key, layout, peers
         self._keep, self._limit = keep, limit
-        self._training = bytes.fromhex(layout.run)
+        self._training = self._named = bytes.fromhex(layout.run)
+        self._founding = founding
         self._vaults: dict[bytes, Vault] = {}
         self._vault(self._training)
 
@@ -53,6 +56,14 @@ class Archive:
         """Let go of the files."""
         for vault in self._vaults.values():
             vault.close()
+
+    def name_training(self, run: bytes) -> None:
+        """Take this as a name of the training, besides the one in its layout."""
+        self._named = run
+
+    def founds(self, run: bytes) -> bool:
+        """Say whether this is the run in which the epoch is agreed on."""
+        return self._founding is not None and self._founding.run == run.hex()
 
     @property
     def size(self) -> int:
@@ -147,12 +158,16 @@ class Archive:
         return self._vault(run).staged(dealing.dealer, dealing.digest.hex())
 
     def _vault(self, run: bytes) -> Vault:
+        run = self._training if run == self._named else run
         if run not in self._vaults:
             trains = run == self._training
+            name, layout = f"recovery-{run.hex()[:16]}", replace(self._layout, run=run.hex())
+            if self._founding is not None and self.founds(run):
+                name, layout = FOUNDING, self._founding
             self._vaults[run] = Vault(
-                self._folder / (TRAINING if trains else f"recovery-{run.hex()[:16]}"),
+                self._folder / (TRAINING if trains else name),
                 self._key,
-                replace(self._layout, run=run.hex()),
+                layout,
                 keep=self._keep if trains else None,
                 limit=self._limit,
             )

@@ -13,14 +13,16 @@ import safetensors.torch
 from pdlrecover.adversary import Attack, Phase
 from pdlrecover.descriptors import remedy
 from pdlrecover.engines.peers.federation.membership import Membership
-from pdlrecover.engines.peers.federation.plan import Recovery
 from pdlrecover.engines.peers.folder import TRAINED, naming_name, recovered_name
 from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
 from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.run_protocol import ANSWER_BYTES
+from pdlrecover.engines.peers.protocol.step_memory import PROMISE_NAME
 from pdlrecover.engines.peers.removals.rule import UNTRAINED
+from pdlrecover.engines.peers.removals.terms import RemovalTerms
 from pdlrecover.engines.peers.removals.votes import Removal
+from pdlrecover.engines.peers.runs import founding
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver
 from pdlrecover.engines.peers.runs.run_session import RunSession
@@ -39,7 +41,10 @@ from pdlrecover.recovery.retrain import train
 
 
 def training_run(membership: Membership, model: FlatModel) -> bytes:
-    """Return the name of the training run: a digest of all that it depends on in public."""
+    """Return a digest of all that the training depends on in public, but for its epoch.
+
+    It is the name of the training where that was begun before there were epochs.
+    """
     initial = hashlib.sha256(model.initial.astype("<f8").tobytes()).digest()
     return hashlib.sha256(b"pdlrecover training" + membership.run_digest + initial).digest()
 
@@ -88,14 +93,54 @@ class RunFactory:
             attack=attack,
             held_out=held_out,
         )
-        self.training = training_run(membership, model)
-        """The name of the training run."""
         self.bounds = training.bounds(model.size)
         """Of what peers deal."""
+        self._without_epoch = training_run(membership, model)
+        self.founding = membership.founding_run
+        """The name of the run in which the epoch is agreed on."""
+        self.founded = False
+        """Whether the epoch is known here, so that the training can begin."""
+        self._name(self._without_epoch)
+        if named := founding.recall_name(store):
+            self._name(named)
+            self.founded = True
+        else:
+            self.founded = self._began_without_epoch()
+
+    def _name(self, training: bytes) -> None:
+        self.training = training
+        """The name of the training run."""
+        self.store.name_training(training)
         self.history = TrainingRounds(
-            store, self.training, rounds=self.rounds, terms=self._terms, bounds=self.bounds
+            self.store, training, rounds=self.rounds, terms=self._terms, bounds=self.bounds
         )
         """The training by its rounds, as far as it is stored here."""
+
+    def _began_without_epoch(self) -> bool:
+        """Say whether the history is of before there were epochs: it keeps its name."""
+        store, run = self.store, self._without_epoch
+        return bool(store.log(run)) or store.promised(run, PROMISE_NAME) is not None
+
+    def settle_epoch(self, epoch: bytes) -> None:
+        """Name the training by the epoch that the founding run came to."""
+        self.join(founding.epoch_named(self._without_epoch, epoch))
+
+    def join(self, training: bytes) -> None:
+        """Take part in the training of this name."""
+        self._name(training)
+        self.founded = True
+        founding.remember_name(self.store, training)
+
+    @property
+    def epoch_name(self) -> bytes:
+        """The name of the training if it has an epoch, `NOTHING` otherwise: see `RemovalTerms`."""
+        return NOTHING if self.training == self._without_epoch else self.training
+
+    def founder(self) -> RunSession | None:
+        """Return this peer's part in the founding run; None if it has none."""
+        if self.founded and not self.store.log(self.founding):
+            return None
+        return founding.found(self.context(self.founding, range(self.peers)), self.store)
 
     @property
     def largest_message(self) -> int:
@@ -127,7 +172,7 @@ class RunFactory:
         The stored sums of `closed` rounds must not be opened.
         """
         proposal = removal.proposal
-        settings = Recovery.from_line(proposal.settings).settings(
+        settings = RemovalTerms.from_line(proposal.settings).recovery.settings(
             self.membership.training, accept_differencing=proposal.accept_differencing
         )
         afresh = methods.starts_afresh(proposal.method, settings)
@@ -235,6 +280,8 @@ class RunFactory:
             "method": proposal.method,
             "approved_by": [names[p] for p in sorted(removal.approvals)],
         }
+        if removal.replaces != NOTHING:
+            facts["replaces"] = removal.replaces.hex()
         self._write(recovered_name(proposal.digest.hex()), session, facts)
 
     def _session(
