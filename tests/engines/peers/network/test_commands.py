@@ -334,6 +334,8 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
         refused(run("history", "verify", folder), "another process is using the history")
         removal = ("--peers", "fir", "--reason", "malicious", "--method", "retrain")
         refused(run("peer", "propose-removal", folder, *removal), "training has not ended")
+        refused(run("peer", "propose-removal", folder, "--peers", "elm"), "--reason; or which")
+        refused(run("peer", "propose-removal", folder, "--replace", "1a"), "no removal is known")
         refused(run("peer", "recover", folder), "no removal is known here yet")
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
