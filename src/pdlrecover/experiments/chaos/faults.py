@@ -24,7 +24,7 @@ Kind = Literal["kill", "freeze", "leader", "majority", "all", "outage", "loss"]
 WITHIN: dict[Kind, int] = {"kill": 4, "freeze": 3, "leader": 2}
 """How often each kind comes, against the others."""
 BEYOND: dict[Kind, int] = {**WITHIN, "majority": 2, "all": 2, "outage": 1, "loss": 4}
-PAUSE = (0.5, 4.0)
+PAUSE = (1.0, 8.0)
 """From one fault to the next, in seconds."""
 LONGEST = 6.0
 OUTAGE = 45.0
