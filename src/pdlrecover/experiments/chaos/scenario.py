@@ -89,7 +89,7 @@ class Scenario:
             "training": Training(
                 rounds=self.rounds, samples=400, batch_size=32, learning_rate=0.3, seed=1
             ),
-            "recovery": Recovery(preparation=6, period=10, final=4, buffer=2),
+            "recovery": Recovery(preparation=6, period=10, final=4, buffer=2, stalled_after=20.0),
             "deadlines": Deadlines(
                 message=5.0, dealing=3.0, receipts=1.0, view=2.0, resend=0.7, behind=0.4
             ),

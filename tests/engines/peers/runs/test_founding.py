@@ -122,7 +122,7 @@ def test_contradictions_in_the_founding_run_prove_nothing_to_others(lives):
     scheme, verify = MEMBERSHIP.scheme, KEYS[1].verify
     assert evidence.proven(scheme, verify, words)[0] == 0, "elsewhere it would be a proof"
     with pytest.raises(MessageError, match="of the founding run"):
-        evidence.proven(scheme, verify, words, MEMBERSHIP.founding_run)
+        evidence.proven(scheme, verify, words, founding=MEMBERSHIP.founding_run)
 
 
 def test_an_epoch_survives_a_restart_and_a_late_peer_learns_it(tmp_path):
