@@ -31,7 +31,7 @@ def test_a_member_that_asks_for_the_same_without_end_gets_it_once_and_is_named(t
             deadlines=DEADLINES,
         )
         peers = [whole_peers.peer(me, tmp_path) for me in range(whole_peers.PEERS)]
-        run, answers = peers[0].runs.training, []
+        answers = []
         send = peers[0].network.send
 
         def counted(to, data):
@@ -42,7 +42,10 @@ def test_a_member_that_asks_for_the_same_without_end_gets_it_once_and_is_named(t
         peers[0].network.send = counted
         tasks = [asyncio.create_task(each.run()) for each in peers]
         try:
-            await until(lambda: run in peers[0].sessions, 60)
+            founded = [peers[0].runs, peers[CHEAT].runs]
+            await until(lambda: all(runs.founded for runs in founded), 60)
+            run = peers[0].runs.training
+            await until(lambda: run in peers[0].sessions and run in peers[CHEAT].sessions, 60)
             protocol = peers[0].sessions[run].protocol
             await until(lambda: protocol.step >= 1, 120)
             mine = peers[CHEAT].sessions[run].protocol

@@ -141,9 +141,12 @@ def test_a_naming_survives_a_restart_of_all(tmp_path):
         peers = [whole_peers.peer(me, tmp_path) for me in range(PEERS)]
         tasks = [asyncio.create_task(each.run()) for each in peers]
         try:
-            kinds = lambda each: [run.kind for run in each.control.status().runs.values()]  # noqa: E731
-            await until(lambda: all("naming" in kinds(each) for each in peers))
-            done = lambda each: len(each.ended) == 2  # noqa: E731
+
+            def done(each):
+                runs = each.control.status().runs.values()
+                ended = all(run.outcome == "done" for run in runs)
+                return ended and "naming" in [run.kind for run in runs]
+
             await until(lambda: all(done(each) for each in peers))
         finally:
             for each in peers:
