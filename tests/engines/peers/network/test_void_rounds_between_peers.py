@@ -67,6 +67,22 @@ def corrupt(cheat, lie, rounds):
     cheat._compute = crooked
 
 
+async def statuses(peers, *conditions):
+    """Let peers run until these hold, one after the other; return what the honest ones say then."""
+    tasks = [asyncio.create_task(each.run()) for each in peers]
+    try:
+        for condition in conditions:
+            await until(condition)
+    finally:
+        for each in peers:
+            each.stop()
+        await asyncio.gather(*tasks)
+    told = [peers[me].control.status() for me in HONEST]
+    for each in peers:
+        each.runs.store.close()
+    return told
+
+
 def lived(place, lie, rounds=(BAD,), namings=1):
     """Let five peers train, one of them lying; return the statuses of the honest ones."""
 
@@ -79,18 +95,12 @@ def lived(place, lie, rounds=(BAD,), namings=1):
         )
         peers = [whole_peers.peer(me, place) for me in range(PEERS)]
         corrupt(peers[CHEAT], lie, rounds)
-        tasks = [asyncio.create_task(each.run()) for each in peers]
-        try:
-            await until(lambda: all((folder(place, me) / "trained.json").exists() for me in HONEST))
-            await until(lambda: all(len(named(place, me)) == namings for me in HONEST))
-        finally:
-            for each in peers:
-                each.stop()
-            await asyncio.gather(*tasks)
-        told = [peers[me].control.status() for me in HONEST]
-        for each in peers:
-            each.runs.store.close()
-        return told
+        trained = [folder(place, me) / "trained.json" for me in HONEST]
+        return await statuses(
+            peers,
+            lambda: all(file.exists() for file in trained),
+            lambda: all(len(named(place, me)) == namings for me in HONEST),
+        )
 
     return asyncio.run(story())
 
@@ -138,24 +148,13 @@ def test_a_naming_survives_a_restart_of_all(tmp_path):
     before = lived(tmp_path, LIES["huge update"])
 
     async def again():
+        def done(each):
+            runs = each.control.status().runs.values()
+            ended = all(run.outcome == "done" for run in runs)
+            return ended and "naming" in [run.kind for run in runs]
+
         peers = [whole_peers.peer(me, tmp_path) for me in range(PEERS)]
-        tasks = [asyncio.create_task(each.run()) for each in peers]
-        try:
-
-            def done(each):
-                runs = each.control.status().runs.values()
-                ended = all(run.outcome == "done" for run in runs)
-                return ended and "naming" in [run.kind for run in runs]
-
-            await until(lambda: all(done(each) for each in peers))
-        finally:
-            for each in peers:
-                each.stop()
-            await asyncio.gather(*tasks)
-        told = [peers[me].control.status() for me in HONEST]
-        for each in peers:
-            each.runs.store.close()
-        return told
+        return await statuses(peers, lambda: all(done(each) for each in peers))
 
     after = asyncio.run(again())
     for old, new in zip(before, after, strict=True):
