@@ -1,7 +1,8 @@
 """A peer: the process that an organisation runs.
 
 1. It trains with the others until the agreed rounds are done; the model goes to
-   `trained.safetensors`, and what was opened for it to `trained.json`.
+   `trained.safetensors`, and what was opened for it to `trained.json`. Who is removed meanwhile
+   deals no more in it.
 2. It waits for removals. Once one has passed, it recovers the model with the other kept peers; the
    model goes to `recovered-….safetensors`, and what was opened for it to `recovered-….json`.
 3. When a round of either was void, it helps to find who made it so, in a run beside the others: who
@@ -117,7 +118,7 @@ class Peer:
         self._alarm: asyncio.TimerHandle | None = None
         """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
         self._progress: dict[bytes, Progress] = {}
-        self._stopping = self._stopped_by_removal = False
+        self._stopping = False
         self._failure: PDLRecoverError | None = None
 
     async def run(self) -> None:
@@ -186,6 +187,7 @@ class Peer:
             session = self.sessions[run]
             self._progress[run] = Progress(run, self.title(run), session, self.names)
             self._do(run, lambda _: outcomes)
+            self._leave_out_removed()
         elif event == "failed":
             run, error = value
             self._starting.pop(run, None)
@@ -254,7 +256,6 @@ class Peer:
         elif run == NOTHING:
             self.say(self.removals.receive(data, source))
             self._look_for_lives()
-            self._catch_up_with_training()
         else:
             self._stranger(source, run, data)
 
@@ -291,7 +292,9 @@ class Peer:
     def _train(self) -> None:
         LOG.info("the training is run %s", self.runs.training.hex()[:16])
         self.removals.train(self.runs.training, self.runs.epoch_name)
-        self._begin(self.runs.training, self.runs.trainer())
+        session = self.runs.trainer()
+        session.protocol.leave_out(self.removals.removed_in_training())
+        self._begin(self.runs.training, session)
         self._start_recoveries()
 
     def _look_for_lives(self) -> None:
@@ -417,18 +420,15 @@ class Peer:
             self.runs.write_recovered(session, self.removals.known[run])
             self._end(run, DONE)
 
-    def _stop_training(self, removal: bytes) -> None:
-        """End the training, unless the others have: a recovery takes its place."""
-        if not self.removals.trained_elsewhere:
-            self._stopped_by_removal = True
-            self._end(self.runs.training, f"stopped: removal {removal.hex()[:16]} has passed")
-
-    def _catch_up_with_training(self) -> None:
-        """Go on with a training that a removal has stopped here: enough others have its model."""
-        if self._stopped_by_removal and self.removals.trained_elsewhere:
-            self._stopped_by_removal = False
-            del self.ended[self.runs.training]
-            LOG.info("training: others have finished it, this peer fetches its model")
+    def _leave_out_removed(self) -> None:
+        """Let the training go on without those that were removed while it is under way."""
+        training = self.sessions.get(self.runs.training)
+        if training is not None and self._is_under_way(self.runs.training):
+            removed = self.removals.removed_in_training() - training.protocol.left_out
+            if removed:
+                training.protocol.leave_out(removed)
+                who = ", ".join(self.names[peer] for peer in sorted(removed))
+                LOG.info("training: goes on without %s, removed by a vote", who)
 
     def _end_replaced(self, run: bytes, by: bytes) -> None:
         """End a recovery that another takes the place of, or see to it that it does not begin."""
@@ -445,14 +445,12 @@ class Peer:
     def _start_recoveries(self) -> None:
         if not self.runs.founded:
             return
+        self._leave_out_removed()
         replaced = self.removals.replaced()
         for run, by in replaced.items():
             self._end_replaced(run, by)
         for removal in self.removals.passed():
             run = removal.proposal.digest
-            stops = removal.proposal.after == NOTHING and not self.runs.history.finished
-            if stops and (run in self.sessions or self.runs.me not in removal.kept):
-                self._stop_training(run)
             if run in self.sessions or run in self.ended or self.runs.me not in removal.kept:
                 continue
             facts = {"run": run.hex()[:16], "removal": run.hex()[:16]}
@@ -461,7 +459,5 @@ class Peer:
             try:
                 closed = self.removals.closed_rounds(removal.proposal)
                 self._begin(run, self.runs.recoverer(removal, closed))
-                if stops:
-                    self._stop_training(run)
             except Exception as error:  # one recovery's trouble is not to end the others
                 self._fail(run, error)

@@ -203,7 +203,7 @@ def test_a_peer_that_comes_late_is_not_waited_for_and_ends_with_the_same_model(t
 @pytest.mark.slow
 def test_one_honest_peer_leaves_alone_while_the_training_is_under_way(tmp_path):
     async def story():
-        long = whole_peers.training(whole_peers.PEERS, 5000)
+        long = whole_peers.training(whole_peers.PEERS, 150)
         folders, peers, tasks = await open_peers(tmp_path, {"training": long})
         runs = lambda: list(peers[0].control.status().runs.values())  # noqa: E731
         await until(lambda: runs() and runs()[0].round >= 2)
@@ -214,12 +214,21 @@ def test_one_honest_peer_leaves_alone_while_the_training_is_under_way(tmp_path):
             await ask(folders[me] / "control", {"do": "approve", "removal": name})
         kept = [folders[me] for me in (0, 1, 2, 4)]
         await until(all_have(kept, "recovered-*.json"), 120)
+        await until(all_have(folders, "trained.json"), 120)
         training, recovery = runs()
+        sets = peers[0].runs.dealers()
         await close(peers, tasks)
-        return kept, name, training, recovery
+        return folders, kept, name, training, recovery, sets
 
-    kept, name, training, recovery = asyncio.run(story())
-    assert training.outcome == f"stopped: removal {name[:16]} has passed"
+    folders, kept, name, training, recovery, sets = asyncio.run(story())
+    assert (training.outcome, training.round) == ("done", 150)
+    assert 3 in sets[0]
+    last = max(t for t, dealers in enumerate(sets) if 3 in dealers)
+    assert last < 140, "who was removed must deal no more"
+    assert all(len(dealers) == 4 for dealers in sets[last + 1 :])
+    trained = [whole_peers.weights(folder / "trained.safetensors") for folder in folders]
+    for model in trained[1:]:
+        np.testing.assert_array_equal(model, trained[0])
     assert (recovery.outcome, recovery.rounds) == ("done", 25)
     models = [whole_peers.weights(each / f"recovered-{name[:16]}.safetensors") for each in kept]
     for model in models[1:]:
@@ -229,8 +238,8 @@ def test_one_honest_peer_leaves_alone_while_the_training_is_under_way(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_removal_during_the_training_does_not_cost_a_late_peer_the_trained_model(tmp_path):
-    """Others had finished it when the removal passed, which this peer hears of first."""
+def test_a_late_peer_that_hears_of_a_removal_first_has_the_trained_model_too(tmp_path):
+    """The others had finished the training when the removal passed."""
 
     async def story():
         whole_peers.settle(tmp_path)

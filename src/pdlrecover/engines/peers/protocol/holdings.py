@@ -6,7 +6,7 @@ Rules:
   the one committed to, and is on the published polynomials.
 - A dealer that provably cheated is left out of the step: with two signed public parts, or with a
   row that does not fit its own commitments. The proof is passed on once, so all honest peers leave
-  it out, and kept whole: see `evidence`.
+  it out, and kept whole: see `evidence`. So is one that was removed by a vote.
 - What is held is kept on disk before this peer votes for it: it can be opened after a crash. A
   receipt counts until the next one of the same peer: who was restarted may hold less.
 - What cannot be proven (a share that does not unseal), or would be an accusation of the wrong size
@@ -34,6 +34,8 @@ class Holdings:
     ) -> None:
         self.expected = set(present)
         """Whose dealings and receipts are waited for: who was there last, or is heard from."""
+        self.passed_over: frozenset[int] = frozenset()
+        """Whose dealings are not waited for all the same: see `latecomers`."""
         self._context, self._task, self._place = context, task, place
         self._rows: dict[int, Elements] = {}
         self._saved: set[int] = set()
@@ -42,7 +44,7 @@ class Holdings:
         self._stated: dict[int, tuple[bytes, bytes]] = {}
         """A digest and a statement for each dealer, by its dealing or others' receipts."""
         self._receipts: dict[int, frozenset[m.Held]] = {}
-        self._cheats: set[int] = set()
+        self._left_out: set[int] = set()
         self.own_statement = b""
 
     @property
@@ -52,8 +54,13 @@ class Holdings:
         Without a quorum of them, everybody is waited for.
         """
         enough = len(self._rows) >= self._context.quorum
-        awaited = self.expected if enough else self._context.peers
-        return all(peer in self._rows or peer in self._cheats for peer in awaited)
+        awaited = self.expected - self.passed_over if enough else set(self._context.peers)
+        return awaited <= self.here
+
+    @property
+    def here(self) -> set[int]:
+        """Whose dealings need not be waited for: they are here, or not wanted."""
+        return self._rows.keys() | self._left_out
 
     def hold_own(self, dealt: Dealt) -> None:
         """Hold what this peer itself has dealt."""
@@ -104,7 +111,7 @@ class Holdings:
         if not dealing.is_shaped(kind, public):
             return [Blame(peer=dealer, what="dealt with a public part of the wrong size")]
         conflict = self._compare(dealer, digest, body.statement, checked=True)
-        if conflict or dealer in self._held or dealer in self._cheats:
+        if conflict or dealer in self._held or dealer in self._left_out:
             return conflict
         private = self._context.crypto.unseal(body.sealed, self.seal_context(dealer, me))
         if private is None or not dealing.committed(public, me, private):
@@ -128,15 +135,19 @@ class Holdings:
         kind, dealer, accuser = self._task.kind, body.dealer, envelope.header.sender
         if kind is None or dealer not in self._context.peers:
             return [Blame(peer=accuser, what="accused without reason")]
-        if dealer in self._cheats:
+        if dealer in self._left_out:
             return []
         if wrong := evidence.flaw(self._context.crypto.verify, kind, envelope.header, body):
             return [Blame(peer=accuser, what=wrong)]
         return self._cheated(dealer, f"dealt peer {accuser} shares that do not fit", envelope.data)
 
     def leave_out(self, dealer: int) -> None:
-        """Take no dealing of this dealer, which is proven to have dealt in two ways."""
-        self._cheats.add(dealer)
+        """Take no dealing of this dealer: it is proven to cheat, or was removed."""
+        self._left_out.add(dealer)
+
+    def leaves_out(self, dealer: int) -> bool:
+        """Say whether no dealing of this dealer is taken."""
+        return dealer in self._left_out
 
     def take_receipt(self, sender: int, body: m.Receipt) -> list[Effect]:
         """Take a receipt, and see whether a dealer signed something else for others."""
@@ -185,7 +196,7 @@ class Holdings:
         found = [
             held
             for held in sorted(self._held.values(), key=lambda held: -counts[held])
-            if counts[held] >= least and held.dealer not in self._cheats
+            if counts[held] >= least and held.dealer not in self._left_out
         ]
         chosen = list(found)
         while chosen and self._holders(chosen) < least:
@@ -204,12 +215,12 @@ class Holdings:
         larger: a leader could make the sums of a round so small that nobody can be removed.
         """
         dealers = [held.dealer for held in proposal.dealers]
-        if self._cheats.intersection(dealers) or not self.holds(proposal):
+        if self._left_out.intersection(dealers) or not self.holds(proposal):
             return False
         left_out = [
             held
             for held in self._held.values()
-            if held.dealer not in dealers and held.dealer not in self._cheats
+            if held.dealer not in dealers and held.dealer not in self._left_out
         ]
         known = len(self._all_receipts()) >= self._context.quorum
         return not known or not any(
@@ -269,7 +280,11 @@ class Holdings:
 
         `checked`: the signature was verified already.
         """
-        if dealer not in self._context.peers or dealer in self._cheats or not self._context.proves:
+        if (
+            dealer not in self._context.peers
+            or dealer in self._left_out
+            or not self._context.proves
+        ):
             return []
         known = self._stated.get(dealer)
         if known and known[0] == digest:
@@ -284,5 +299,5 @@ class Holdings:
         return [*self._cheated(dealer, "dealt in two different ways", sends[0].data), *sends]
 
     def _cheated(self, dealer: int, what: str, proof: bytes) -> list[Effect]:
-        self._cheats.add(dealer)
+        self._left_out.add(dealer)
         return [Blame(peer=dealer, what=what, evidence=(proof,))]

@@ -31,6 +31,7 @@ from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.dealing import Dealt
 from pdlrecover.engines.peers.protocol.effects import Blame, Commit, Effect, Halt, Note, Send
 from pdlrecover.engines.peers.protocol.fetches import Fetches
+from pdlrecover.engines.peers.protocol.latecomers import Latecomers
 from pdlrecover.engines.peers.protocol.previous_step import Pauses, PreviousStep
 from pdlrecover.engines.peers.protocol.run_context import RunContext
 from pdlrecover.engines.peers.protocol.states import StepState
@@ -67,6 +68,9 @@ class RunProtocol:
         self.halted = False
         self.previous: PreviousStep | None = None
         """What this peer said in the step before."""
+        self.left_out: frozenset[int] = frozenset()
+        """Whose dealings are not taken any more."""
+        self._latecomers = Latecomers()
         self._pauses = Pauses(context.deadlines.resend / 2)
         self._fetches = Fetches(context.deadlines)
         self._present = context.peers
@@ -109,6 +113,8 @@ class RunProtocol:
         place = self.context.place(self.step, self.log, task.asked, task.round)
         before = self.previous.spoken if self.previous else None
         self.current = Step(self.context, task, place, self._present, now, memory, rows, before)
+        self.current.leave_out(self.left_out)
+        self.current.holdings.passed_over = self._latecomers.passed_over(self.step)
         self._differing, self._overtaken_at, self._fetched = {}, None, []
         self._misfits, self._sources, self._patience = set(), set(), 1
         self._pauses = Pauses(self.context.deadlines.resend / 2)
@@ -120,7 +126,7 @@ class RunProtocol:
             self.current.overtaken()
             self._overtaken_at = now
             return [self._fetch()]
-        effects = self.current.begin()
+        effects = self.current.begin(now)
         if self._catching_up:
             self._catching_up = False
             effects += self.context.broadcast(self._place(), m.Position(reply=True))
@@ -129,6 +135,15 @@ class RunProtocol:
             for envelope in envelopes:
                 effects += self._now(envelope, now)
         return self._settled(effects)
+
+    def leave_out(self, peers: frozenset[int]) -> None:
+        """Take no dealings of these peers from now on, in the step under way either.
+
+        Each peer does so when it learns of it. What is settled is settled by votes, as always.
+        """
+        self.left_out |= peers
+        if self.current is not None:
+            self.current.leave_out(peers)
 
     def end(self) -> None:
         """Wait for no further step: the run is over, and what comes after it is not kept."""
@@ -384,7 +399,9 @@ class RunProtocol:
         """Count the steps that these effects finish."""
         for effect in effects:
             if isinstance(effect, Commit):
-                self.previous = self.current.as_previous() if self.current else None
+                if done := self.current:
+                    self._latecomers.note(self.step, late=done.late, in_time=done.in_time)
+                self.previous = done.as_previous() if done else None
                 self._count(effect.entry)
                 self.current, self._overtaken_at = None, None
         for step in [step for step in self._later if step < self.step]:

@@ -72,6 +72,10 @@ class Step:
             self.ballot.restore(memory.now.ballot)
             self.holdings.restore(rows)
         self.wake_at = now + context.deadlines.resend
+        self.late: set[int] = set()
+        """Whose dealings were waited for until the deadline, or until others had decided,"""
+        self.in_time: set[int] = set()
+        """and whose came before."""
         self._before = before
         self._dealt: Dealt | None = None
         self._sub_secret: m.SubSecret | None = None
@@ -91,25 +95,37 @@ class Step:
         self.holdings.expected.add(peer)
         self._heard_at[peer] = now
 
-    def begin(self) -> list[e.Effect]:
-        """Start: compute what is to be dealt, or open what is stored."""
+    def leave_out(self, peers: Iterable[int]) -> None:
+        """Take no dealings of these peers, unless a quorum has voted for them already."""
+        for peer in peers:
+            self.holdings.leave_out(peer)
+
+    def begin(self, now: float) -> list[e.Effect]:
+        """Start: compute what is to be dealt, or open what is stored.
+
+        Who is left out deals nothing: it holds what the others deal, and votes.
+        """
         if self.task.kind is None:
             return [*self._send_sub_secret(), *self._open_if_possible()]
+        if self.holdings.leaves_out(self.context.me):
+            return self.contribute(None, now)
         binding = dealing.binding_of(self.place, self.context.me)
         return [
             e.Compute(step=self.place.step, binding=binding, seed=self.seed, deal=self.task.deal)
         ]
 
-    def contribute(self, dealt: Dealt, now: float) -> list[e.Effect]:
+    def contribute(self, dealt: Dealt | None, now: float) -> list[e.Effect]:
         """Send what this peer has dealt, unless it has dealt something else before a crash."""
         if self.state is not StepState.COMPUTING:
             return []
         self._move(Move.DEALT)
+        if self.holdings.leaves_out(self.context.me):
+            dealt = None
         self._since = now
         self._rest(now)
         self._deadline = now + self.context.deadlines.dealing
         self._deal_again_at = now + DEALING_PATIENCE * self.context.deadlines.resend
-        return [*self._deal(dealt), *self._progress(now)]
+        return [*(self._deal(dealt) if dealt else ()), *self._progress(now)]
 
     def takes(self, kind: type) -> bool:
         """Say whether messages of this kind are looked at."""
@@ -230,12 +246,15 @@ class Step:
         complete = gathering and self.holdings.complete
         if complete or (gathering and now >= self._deadline):
             self._move(Move.ALL_HERE if complete else Move.DEADLINE)
+            self._note_late()
             self._rest(now)
             self._start_view(now)
             effects += self._receipt()
         if self._helps or self.state in UNSETTLED:
             effects += self._agree(now)
         if self.ballot.settled and self.state in UNSETTLED:
+            if self.state is StepState.GATHERING:
+                self._note_late()
             self._move(Move.DECIDED)
             self._since = now
             self._rest(now)
@@ -247,6 +266,13 @@ class Step:
             effects += [*sends, *self._open_if_possible()]
         self._set_alarm(now)
         return effects
+
+    def _note_late(self) -> None:
+        """Note who was waited for; without a quorum, it may be this peer that was cut off."""
+        awaited = self.holdings.expected - self.holdings.passed_over - {self.context.me}
+        here = self.holdings.here
+        self.in_time = awaited & here
+        self.late = awaited - here if len(here) >= self.context.quorum else set()
 
     def _receipt(self) -> list[e.Effect]:
         body = self.holdings.receipt(self.ballot.view)

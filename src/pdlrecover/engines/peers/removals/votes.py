@@ -10,7 +10,8 @@ Rules:
   it does not. The rule is applied when a removal is learnt, when it is approved here, and again
   when it has enough approvals: always after all removals that have passed, and, for this peer's own
   approval, after those that it has approved. What has passed here stays passed.
-- A removal by a method that starts afresh may pass while the training is under way: that then ends.
+- A removal by a method that starts afresh may pass while the training is under way. The training
+  goes on, and who was removed deals in it no more; the recovery runs beside it.
 - A removal may replace another: when it has passed, the recovery of that one ends, or does not
   begin. One whose recovery has stalled is replaced by a public rule: each peer that sees the stall
   approves, by itself, the one replacement that follows from it, of the same peers and by the
@@ -81,8 +82,6 @@ class Removals:
         self._training, self.founded = m.NOTHING, True
         self.trainings: dict[int, bytes] = {}
         """By peer: the training that it says it takes part in, once it knows."""
-        self._logs: dict[int, bytes] = {}
-        """By peer: the digest of the training's log, once it has ended there."""
         self._saved = memory.recall(store)
         self.known: dict[bytes, Removal] = {}
         """Every removal that was proposed and not refused, by its digest."""
@@ -140,19 +139,14 @@ class Removals:
         """How many approvals a removal takes."""
         return max(len(self._context.peers) // 2 + 1, self._context.trusted)
 
-    @property
-    def trained_elsewhere(self) -> bool:
-        """Whether more peers than may collude or lie say that they have finished this training."""
-        ended = [
-            log
-            for peer, log in self._logs.items()
-            if log != m.NOTHING and self.trainings[peer] == self._training
-        ]
-        return any(ended.count(log) >= self._context.trusted for log in ended)
-
     def passed(self) -> list[Removal]:
         """Return the removals that have enough approvals, and that no earlier one excludes."""
         return [self.known[digest] for digest in self._passed]
+
+    def removed_in_training(self) -> frozenset[int]:
+        """Return who was removed while the training was under way."""
+        early = (each.proposal for each in self.passed() if each.proposal.after == m.NOTHING)
+        return frozenset(peer for proposal in early for peer in proposal.removed)
 
     def closed_rounds(self, proposal: m.RemovalProposal) -> frozenset[int]:
         """Return the rounds of the training whose stored sums this recovery leaves closed."""
@@ -276,7 +270,6 @@ class Removals:
                 return [Note(text=text, facts={"peer": sender, "removal": name})]
             case m.Position():
                 self.trainings[sender] = envelope.header.asked
-                self._logs[sender] = envelope.header.log
                 return []
             case _:
                 return [Blame(peer=sender, what="sent what is no word on removals")]
