@@ -35,11 +35,12 @@ def unleash(
 ) -> ChaosVerdict:
     """Run federations until the time is over; the last one comes to its end.
 
-    As many cheats play in each as it has tolerated liars, and all take their turn.
+    As many cheats play in each as it has tolerated liars, and all have their turn, however long it
+    takes.
     """
     trials: list[TrialVerdict] = []
     began, turn = time.monotonic(), 0
-    while not trials or time.monotonic() < began + seconds:
+    while not trials or turn < len(cheats) or time.monotonic() < began + seconds:
         playing = [cheats[(turn + i) % len(cheats)] for i in range(scenario.liars)]
         turn += scenario.liars
         number = len(trials) + 1

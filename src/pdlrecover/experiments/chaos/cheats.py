@@ -47,7 +47,7 @@ class Cheat:
     says: Callable[[Spoken], list[m.Body]] = lambda spoken: [spoken.body]
     """What is said instead: one thing, or, where it is said to everybody, several."""
     is_named: bool = False
-    """Whether some honest peer must have named the cheat by the end of the training."""
+    """Whether some honest peer must have named the cheat by the end."""
 
 
 def _weight(factor: int) -> Callable[[Integers, int], Integers]:
@@ -104,13 +104,19 @@ def _greedy(spoken: Spoken) -> list[m.Body]:
 
 CHEATS = {
     "large-weight": Cheat(
-        summary="deals a weight so large that the mean is nearly nothing", deals=_weight(1 << 20)
+        summary="deals a weight so large that the mean is nearly nothing",
+        deals=_weight(1 << 20),
+        is_named=True,
     ),
     "negative-weight": Cheat(
-        summary="deals a weight that makes the sum of all weights negative", deals=_weight(-100)
+        summary="deals a weight that makes the sum of all weights negative",
+        deals=_weight(-100),
+        is_named=True,
     ),
     "absurd-update": Cheat(
-        summary="deals an update far beyond the public bound", deals=_absurd_update
+        summary="deals an update far beyond the public bound",
+        deals=_absurd_update,
+        is_named=True,
     ),
     "small-set": Cheat(summary="leaves dealers out when it leads", proposes=_small_set),
     "withhold": Cheat(summary="sends no dealing to a rotating few", says=_withhold),
@@ -120,6 +126,6 @@ CHEATS = {
         is_named=True,
     ),
     "two-votes": Cheat(summary="votes in two ways", says=_two_votes, is_named=True),
-    "greedy": Cheat(summary="asks for the whole log again and again", says=_greedy),
+    "greedy": Cheat(summary="asks for the whole log again and again", says=_greedy, is_named=True),
 }
 """By name. A name in a run's list of cheats may come more than once."""

@@ -1,7 +1,8 @@
 """One federation of real processes: trained, peers removed, recovered, all of it under faults.
 
 1. All peers are started, and the faults begin when all answer.
-2. They train, until every peer has the trained model.
+2. They train, until every peer has the trained model. Where peers cheat, the first removal (see 3)
+   is voted on half-way, and the training goes on without them.
 3. For each method the first kept peer that is there proposes to remove the last peers, and others
    approve, until every kept peer has a recovered model. If the peers agree on another recovery
    in place of one that cannot go on, that one counts.
@@ -62,6 +63,8 @@ class Trial:
         self._honest = [name for name in scenario.names if name not in self._cheats]
         self._problems: list[str] = []
         self._endings: list[v.Ending] = []
+        self._decided_early = ""
+        """The method of the removal that passed during the training."""
         self._reached: dict[tuple[str, str, str], int] = {}
         """The furthest step that each peer was seen in, by run and its outcome."""
 
@@ -74,7 +77,7 @@ class Trial:
             self._mishaps = Mishaps(processes, self._faults, self._say)
             if answered and self._train():
                 for method in METHODS:
-                    self._recover(method)
+                    self._recover(method, is_decided=method == self._decided_early)
             self._mishaps.all_back()
             self._until_all_answer()
             for name, code in processes.stop().items():
@@ -100,6 +103,12 @@ class Trial:
         names = self._scenario.names
         began, after = time.monotonic(), self._logged()
         for _ in self._ticks(names, losable=self._scenario.kept):
+            if self._cheats and not self._decided_early and self._is_half_trained():
+                refused = self._decide(METHODS[0])
+                if refused:
+                    self._problems.append(f"no removal during the training: {refused}")
+                    return False
+                self._decided_early = METHODS[0] if refused is not None else ""
             found = v.models(self._processes, names, TRAINED)
             if len(found) == len(names):
                 self._ended("training", began, TRAINED, found)
@@ -107,10 +116,17 @@ class Trial:
         self._stalled("training", began, after)
         return False
 
-    def _recover(self, method: str) -> None:
+    def _is_half_trained(self) -> bool:
+        """Say whether some peer is half-way through the training."""
+        return any(step >= self._scenario.rounds // 2 for step in self._reached.values())
+
+    def _recover(self, method: str, *, is_decided: bool = False) -> None:
+        """Have the last peers removed, unless that `is_decided`, and wait for the model."""
         kept = self._scenario.kept
         before, after = {name: self._recovered(name) for name in kept}, self._logged()
-        began, approved = time.monotonic(), False
+        if is_decided:
+            before = {name: set() for name in kept}
+        began, approved = time.monotonic(), is_decided
         for _ in self._ticks(kept):
             if not approved:
                 answer = self._decide(method)

@@ -47,14 +47,19 @@ def test_peers_that_are_killed_and_frozen_end_with_one_model_and_lose_nothing(tm
 
 
 @pytest.mark.slow
-def test_a_cheat_among_the_peers_is_named_and_removed(tmp_path):
-    options = ("--peers", 5, "--seed", 1, "--cheats", "wrong-sub-secret")
+@pytest.mark.parametrize(
+    ("cheat", "named"),
+    [("large-weight", "dealt a weight of "), ("greedy", "asks again and again for answers")],
+)
+def test_a_cheat_is_named_and_removed_and_the_training_goes_on_without_it(cheat, named, tmp_path):
+    options = ("--peers", 5, "--seed", 1, "--cheats", cheat)
     said, verdict = chaos(tmp_path / "verdict.json", *options)
     assert verdict["problems"] == []
     (trial,) = verdict["trials"]
-    assert trial["cheats"] == {"fir": "wrong-sub-secret"}
-    assert "sent a wrong sub-secret" in trial["named"]["fir"]
-    assert "fir (wrong-sub-secret) was named: " in said
+    assert trial["cheats"] == {"fir": cheat}
+    assert any(what.startswith(named) for what in trial["named"]["fir"])
+    assert f"fir ({cheat}) was named: " in said
+    assert said.index("shall be removed by accelerated-retrain") < said.index("training has ended")
 
 
 @pytest.mark.slow
