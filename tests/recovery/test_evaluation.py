@@ -6,6 +6,7 @@ from quadratics import ROUNDS, Quadratics
 
 from pdlrecover.errors import PlanError, RangeError
 from pdlrecover.recovery.accelerated import (
+    ENOUGH,
     HARD_RATE,
     RATES,
     AcceleratedOptions,
@@ -70,11 +71,13 @@ def test_evaluations_do_not_change_what_a_method_asks_or_comes_to():
     assert rest == [type(request) for request in asked]
 
 
-def recovery(goal, scores, every=4, **options):
+def recovery(goal, scores, every=4, batch_size=0, **options):
     engine = Quadratics((1, 2, 3), STEPS)
     run = engine.run
     object.__setattr__(run, "goal", run.models[-1] if goal == "model" else goal)
-    method = accelerated_retrain(run, AcceleratedOptions(rounds=8, **options))
+    method = accelerated_retrain(
+        run, AcceleratedOptions(**{"rounds": 8, **options}), batch_size=batch_size
+    )
     return driven(evaluated(method, every), scores, engine)
 
 
@@ -144,6 +147,36 @@ def test_a_cycle_after_one_that_ended_far_below_takes_larger_steps_with_a_longer
     np.testing.assert_allclose(first_hard, HARD_RATE / RATES["muon"] * first, rtol=1e-9)
     assert "working against" in continued(hard[1]).why
     assert "working against" not in continued(usual[1]).why
+
+
+SAMPLES = -(-ENOUGH // 3)
+"""Of each of three peers, so that a round has enough."""
+
+
+def test_where_nobody_evaluates_a_hard_cycle_follows_if_the_means_still_pull_one_way():
+    """Eight steps that short come nowhere near the minimum: the pull is that of the losses."""
+    _, asked = recovery(None, [tally(0)] * 9, batch_size=SAMPLES)
+    assert rounds_of(asked) == list(range(16))
+    steps = [request for request in asked if isinstance(request, Stepped)]
+    longest = [np.abs(steps[t].model - steps[t - 1].model).max() for t in (1, 8)]
+    assert longest[1] > 2 * longest[0]
+    assert "still pull one way" in continued(asked).why
+    assert "working against" in continued(asked).why
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": SAMPLES - 1},
+        {"batch_size": SAMPLES, "optimizer": "adam"},
+        {"batch_size": SAMPLES, "cycles": 1},
+        {"batch_size": SAMPLES, "rate": 0.3, "rounds": 60},
+    ],
+    ids=["few samples", "the rival", "one cycle", "at the minimum"],
+)
+def test_no_hard_cycle_follows_where_nothing_tells_of_an_attack(options):
+    _, asked = recovery(None, [tally(0)] * 99, **options)
+    assert rounds_of(asked) == list(range(options.get("rounds", 8)))
 
 
 def test_a_rival_by_adam_has_no_hard_cycle():

@@ -16,21 +16,43 @@ the momentum begun anew, and the minibatches of rounds K … 2K − 1. If they e
 below, some kept peer is probably working against the recovery, and the next cycle is a *hard* one,
 with γ = 0.16 and μ = 0.9: a long memory averages over what the attackers gain in a single round,
 and large steps make honest updates small, which bounds attacks that must look like them.
+
+Where nobody evaluates, the opened means tell. Near a minimum they are small and point here and
+there; attackers pull one way to the end. So a hard cycle follows if the mean over the last quarter
+of the rounds is more than a third as long as the first round's:
+
+    ‖ḡ_tail‖ > ⅓·‖ḡ_0‖,    ḡ_tail = (4/K)·Σ_{t ≥ 3K/4} ḡ_t
+
+That is looked at only where a round is of at least `ENOUGH` samples: with fewer, the noise of
+minibatches is as long.
 """
 
 from dataclasses import dataclass
 
 from pdlrecover.errors import PlanError
-from pdlrecover.recovery.evaluation import Cycle, in_cycles
+from pdlrecover.recovery.evaluation import Cycle, CycleEnd, in_cycles
 from pdlrecover.recovery.optimizers import Adam, Muon, Rate
-from pdlrecover.recovery.requests import LocalSteps, Method, Optimizer, Original, Vector
+from pdlrecover.recovery.requests import (
+    Asking,
+    LocalSteps,
+    Method,
+    Optimizer,
+    Original,
+    Update,
+    Vector,
+)
 from pdlrecover.recovery.retrain import train
+from pdlrecover.recovery.same_bits import norm
 
 FIRST, FRESH = STARTS = ("first", "fresh")
 RATES = {"muon": 0.04, "adam": 0.03}
 """γ by the optimiser's name."""
 HARD_RATE, HARD_MOMENTUM = 0.16, 0.9
-"""γ and μ of a cycle by muon that follows one which ended far below the original."""
+"""γ and μ of a cycle by muon that follows one which somebody probably worked against."""
+TAIL = 4
+"""The last 1/TAIL of a cycle's rounds show whether somebody still pulls,"""
+ENOUGH = 1024
+"""where this many samples are in a round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +74,7 @@ class AcceleratedOptions:
     local_rate: float = 0.3
     """Their rate."""
     cycles: int = 2
-    """At most this many cycles of K rounds, where peers evaluate models; elsewhere there is one."""
+    """At most this many cycles of K rounds. Adam has a second one only where peers evaluate."""
 
     def __post_init__(self) -> None:
         if self.optimizer not in RATES:
@@ -84,9 +106,15 @@ class AcceleratedOptions:
         return Adam(rate=rate, beta1=0.8, beta2=0.99, epsilon=1e-4)
 
 
-def accelerated_retrain(run: Original, options: AcceleratedOptions | None = None) -> Method:
-    """Retrain for K exact rounds, and again for K if these were not enough."""
+def accelerated_retrain(
+    run: Original, options: AcceleratedOptions | None = None, *, batch_size: int = 0
+) -> Method:
+    """Retrain for K exact rounds, and again for K if these were not enough.
+
+    `batch_size` is how many samples a peer's update is of; it tells noise from attacks.
+    """
     options = options or AcceleratedOptions()
+    tells = options.optimizer == "muon" and len(run.kept) * batch_size >= ENOUGH
     first, stream = run.models[0], 0
     if options.start == FRESH:
         if run.fresh is None:
@@ -94,9 +122,39 @@ def accelerated_retrain(run: Original, options: AcceleratedOptions | None = None
         first, stream = run.fresh.first, run.fresh.stream
     length = options.rounds
 
-    def cycle(now: Cycle, model: Vector) -> Method:
+    def cycle(now: Cycle, model: Vector) -> Asking[CycleEnd]:
         rounds = range(now.number * length, (now.number + 1) * length)
-        steps = options.steps(run, hard=now.far_below)
-        return train(model, steps, rounds, stream=stream, local=options.local)
+        steps = options.steps(run, hard=now.is_hard)
+        trained = train(model, steps, rounds, stream=stream, local=options.local)
+        end = yield from _watched(trained, length)
+        return end if tells else CycleEnd(model=end.model)
 
     return in_cycles(cycle, first, rounds=length, most=options.cycles, goal=run.goal)
+
+
+def _watched(trained: Method, rounds: int) -> Asking[CycleEnd]:
+    """Go through a cycle, and look whether the opened means still pull one way at its end."""
+    means: list[Vector] = []
+    first, answer = 0.0, None
+    while True:
+        try:
+            request = trained.send(answer)
+        except StopIteration as end:
+            return CycleEnd(model=end.value, pulled=_pull(means, first))
+        answer = yield request
+        if isinstance(request, Update) and answer is not None:
+            first = first or norm(answer.mean)
+            means = [*means, answer.mean][-max(rounds // TAIL, 1) :]
+
+
+def _pull(means: list[Vector], first: float) -> str:
+    """Return how the mean of the last opened means compares with the first one, if it is long."""
+    if not means:
+        return ""
+    total = means[0].copy()
+    for mean in means[1:]:
+        total += mean
+    last = norm(total / len(means))
+    if not 3 * last > first:
+        return ""
+    return f"the opened means still pull one way, {last / first:.2f} times as far as at first"

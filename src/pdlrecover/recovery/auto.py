@@ -67,4 +67,4 @@ def auto(
     """Recover by accelerated retraining, with the rounds and local steps that this run needs."""
     options = options or AutoOptions()
     plan = options.plan(run, batch_size, accelerated or AcceleratedOptions(), local_steps)
-    return accelerated_retrain(run, plan)
+    return accelerated_retrain(run, plan, batch_size=batch_size)

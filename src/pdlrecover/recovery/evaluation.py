@@ -44,7 +44,7 @@ LOSS_STEPS = 1 << 16
 MARGIN = Fraction(1, 200)
 """A recovery whose accuracy ends by more below the original's goes on for another cycle."""
 FAR = Fraction(1, 20)
-"""One that ends by more below it is probably worked against: see `Cycle.far_below`."""
+"""One that ends by more below it is probably worked against: see `Cycle.is_hard`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,12 +133,21 @@ class Cycle:
 
     number: int
     """From 0 on."""
-    far_below: bool = False
-    """Whether the one before ended far below the original."""
+    is_hard: bool = False
+    """Whether somebody probably worked against the one before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleEnd:
+    """What came of a cycle."""
+
+    model: Vector
+    pulled: str = ""
+    """What the opened sums tell of somebody who works against the recovery, if they do."""
 
 
 def in_cycles(
-    cycle: Callable[[Cycle, Vector], Method],
+    cycle: Callable[[Cycle, Vector], Asking[CycleEnd]],
     first: Vector,
     *,
     rounds: int,
@@ -147,33 +156,39 @@ def in_cycles(
 ) -> Method:
     """Go through cycles of `rounds` rounds each until one ends at the goal's accuracy.
 
-    Without a goal there is one cycle, as if nobody evaluated; with one, `most` at most. A goal that
-    is a model is evaluated first. If an evaluation is void there is no further cycle.
+    There are `most` at most. A goal that is a model is evaluated first. If an evaluation is void
+    there is no further cycle. Without a goal nobody evaluates, and another cycle follows only on
+    one that somebody worked against, as far as the opened sums tell.
     """
     wanted = goal if isinstance(goal, Tally) else None
     if most > 1 and isinstance(goal, np.ndarray):
         wanted = yield from _evaluation(0, goal, original=True)
-    model, far_below = first, False
+    model, is_hard = first, False
     for number in range(most):
-        model = yield from cycle(Cycle(number=number, far_below=far_below), model)
-        done = (number + 1) * rounds
-        if wanted is None or number + 1 == most:
+        end = yield from cycle(Cycle(number=number, is_hard=is_hard), model)
+        model, done = end.model, (number + 1) * rounds
+        if number + 1 == most:
             break
-        found = yield from _evaluation(done, model)
-        if found is None or not is_below(found, wanted):
+        if wanted is None:
+            is_hard, why = bool(end.pulled), end.pulled
+        else:
+            found = yield from _evaluation(done, model)
+            if found is None or not is_below(found, wanted):
+                break
+            is_hard, why = is_below(found, wanted, FAR), _shortfall(found, wanted)
+        if not why:
             break
-        far_below = is_below(found, wanted, FAR)
-        why = (
-            f"after {done} rounds the accuracy on held-out data is {found.accuracy:.2%} and that "
-            f"of the original {wanted.accuracy:.2%}: cycle {number + 2} of at most {most} begins"
-        )
-        if far_below:
-            why += (
-                f"; more than {float(100 * FAR):g} points below it, some kept peer may be working "
-                "against the recovery"
-            )
-        yield Continued(rounds=done + rounds, why=why)
+        against = "; some kept peer may be working against the recovery" if is_hard else ""
+        text = f"after {done} rounds {why}: cycle {number + 2} of at most {most} begins{against}"
+        yield Continued(rounds=done + rounds, why=text)
     return model
+
+
+def _shortfall(found: Tally, wanted: Tally) -> str:
+    return (
+        f"the accuracy on held-out data is {found.accuracy:.2%} and that of the original "
+        f"{wanted.accuracy:.2%}"
+    )
 
 
 def _evaluation(round: int, at: Vector, *, original: bool = False) -> Asking[Tally | None]:

@@ -199,7 +199,7 @@ METHODS: dict[str, MethodEntry] = {
         passes_over=True,
     ),
     "accelerated-retrain": _baseline(
-        lambda run, s: accelerated_retrain(run, s.accelerated),
+        lambda run, s: accelerated_retrain(run, s.accelerated, batch_size=s.batch_size),
         sees="nothing",
         afresh=lambda s: s.accelerated.start == FRESH,
         length=lambda run, s: s.accelerated.rounds,
