@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from pdlrecover.engines.peers.removals.rule import NEEDLESS
 from pdlrecover.experiments.chaos import verdict as v
 from pdlrecover.experiments.chaos.campaign import record
 from pdlrecover.experiments.chaos.peer_processes import PeerProcesses
@@ -40,8 +41,20 @@ def test_errors_and_tracebacks_are_problems_and_lines_of_libraries_are_not(peers
         log.write('E0000 Handshake failed\n{"level": "war')
     assert v.bugs(peers, NAMES) == ["ash logged an error: this should not have happened"]
     with peers.log("birch").open("a") as log:
-        log.write("\nTraceback (most recent call last):\n")
-    assert len(v.bugs(peers, NAMES)) == 2
+        log.write("\nTraceback (most recent call last):\n  File x\nKeyError: 3\n")
+    logged(peers, "birch", ("info", "round 4"))
+    _, found = v.bugs(peers, NAMES)
+    assert found == (
+        "birch logged an error: Traceback (most recent call last): | File x | KeyError: 3"
+    )
+
+
+def test_only_a_needless_removal_or_faults_beyond_the_tolerance_excuse_a_run_without_an_end():
+    lacking, needless = "ash: round 3 lacks a majority", f"birch was away, {NEEDLESS}"
+    assert v.may_not_end(lacking, beyond=True)
+    assert not v.may_not_end(lacking, beyond=False)
+    assert v.may_not_end(needless, beyond=False)
+    assert not v.may_not_end(None, beyond=True)
 
 
 def test_who_is_named_and_who_is_proven_is_told_apart(peers):

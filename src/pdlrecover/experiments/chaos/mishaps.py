@@ -76,6 +76,7 @@ class Mishaps:
     def all_back(self) -> None:
         """Bring everybody back now; histories that were not deleted yet stay."""
         self._lost.clear()
+        self._outage = None  # ended before its time: nobody may have noticed
         for name in list(self._back_at):
             self._back_at[name] = 0.0
             self._bring_back(name)

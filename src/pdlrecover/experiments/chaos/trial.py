@@ -224,11 +224,11 @@ class Trial:
         self._unfinished(method, began, f"a removal by {method} was refused", why)
 
     def _unfinished(self, run: str, began: float, text: str, said: str | None) -> None:
-        """Note a run that did not end: beyond the tolerance it may, if it says why."""
+        """Note a run that did not end, and whether it may not."""
         seconds = time.monotonic() - began
         self._endings.append(v.Ending(run=run, seconds=seconds, statement=said))
         self._say(text + (f" ({said})" if said else ", and nobody said what is missing"))
-        if not self._beyond or said is None:
+        if not v.may_not_end(said, beyond=self._beyond):
             self._problems.append(text if said is None else f"{text} ({said})")
 
     def _judged(self) -> v.TrialVerdict:

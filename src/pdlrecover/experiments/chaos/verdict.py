@@ -7,10 +7,12 @@ A run *holds* if nothing is in its list of problems. These are problems:
 - a peer that ended by itself, or an error that is not one of the package's own
 - an honest peer that was proven to have cheated
 - a cheat that should have been named, and was not
-- within the tolerance: a run that did not end, or a removal that was refused
+- within the tolerance: a run that did not end, or a removal that was refused, unless the removed
+  were away in the whole training and there was nothing to recover
 - beyond it: one that did not end, or was refused, without saying what is missing
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from typing import Any
 
 from pdlrecover.engines.peers.folder import HISTORY
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
+from pdlrecover.engines.peers.removals.rule import NEEDLESS
 from pdlrecover.engines.peers.runs.archive import TRAINING
 from pdlrecover.engines.peers.startup import verified
 from pdlrecover.errors import RecordError
@@ -25,8 +28,11 @@ from pdlrecover.experiments.chaos.local_federation import key_path
 from pdlrecover.experiments.chaos.peer_processes import PeerProcesses
 from pdlrecover.files import read_json
 
+TRACEBACK_LINES = 40
 _UNREACHABLE = "cannot reach "
-_STATEMENT = re.compile(r"miss|lack|waits? for|cannot go on|too few|quorum|majority", re.IGNORECASE)
+_STATEMENT = re.compile(
+    r"\b(missing|lacks?|waits? for|cannot go on|too few|quorum|majority)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +108,17 @@ def damage(processes: PeerProcesses) -> list[str]:
 
 def bugs(processes: PeerProcesses, honest: Iterable[str]) -> list[str]:
     """Return what honest peers logged that is no fault of anybody else."""
-    return [
-        f"{name} logged an error: {line['text'][:300]}"
-        for name in honest
-        for line in processes.told(name)
-        if line["level"] in ("error", "critical") or "Traceback" in line["text"]
-    ]
+    found = []
+    for name in honest:
+        lines = list(processes.told(name))
+        for i, line in enumerate(lines):
+            if line["level"] in ("error", "critical") or "Traceback" in line["text"]:
+                rest = itertools.takewhile(
+                    lambda each: not each["level"], lines[i + 1 : i + TRACEBACK_LINES]
+                )
+                text = " | ".join(each["text"].strip() for each in (line, *rest))
+                found.append(f"{name} logged an error: {text}")
+    return found
 
 
 def named(processes: PeerProcesses, honest: Iterable[str]) -> dict[str, dict[str, bool]]:
@@ -119,6 +130,14 @@ def named(processes: PeerProcesses, honest: Iterable[str]) -> dict[str, dict[str
             for each in status.get(key, ()):
                 found.setdefault(each["peer"], {})[each["what"]] = proven
     return found
+
+
+def may_not_end(said: str | None, *, beyond: bool) -> bool:
+    """Say whether a run may stay without an end, for what its peers said of it.
+
+    It may beyond the tolerance, with a reason; and within it if the removal was needless.
+    """
+    return said is not None and (beyond or NEEDLESS in said)
 
 
 def statement(
