@@ -23,7 +23,13 @@ def propose_removal(
     folder: Folder,
     peers: Annotated[str, typer.Option(help="Names of those to remove; with commas.")] = "",
     reason: Annotated[str, typer.Option(help="left or malicious.")] = "",
-    method: Annotated[str, typer.Option(help="How to recover.")] = DEFAULT,
+    method: Annotated[
+        str,
+        typer.Option(
+            help=f"How to recover: {DEFAULT}, unless given; with --replace the federation's "
+            "fallback."
+        ),
+    ] = "",
     accept_differencing: Annotated[
         bool,
         typer.Option(
@@ -45,13 +51,12 @@ def propose_removal(
             "say who is to be removed and why, by --peers and --reason; or which stalled removal "
             "this one takes the place of, by --replace"
         )
-    order = {"removed": names, "reason": reason, "replace": replace}
+    order = {"removed": names, "reason": reason, "method": method, "replace": replace}
     answer = command(
         folder,
         s.Proposed,
         **{
             "do": "propose-removal",
-            "method": method,
             "accept_differencing": accept_differencing,
             **{key: value for key, value in order.items() if value},
         },

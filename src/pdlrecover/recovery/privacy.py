@@ -136,7 +136,8 @@ def _combinations(rows: list[Row], first: int = 0) -> Iterator[Row]:
     if len(rows) == 1:
         yield rows[0]
         return
-    for place in range(first, len(rows[0]) if rows else 0):
+    least = len(rows) - 1  # so many columns are made zero
+    for place in range(first, len(rows[0]) - least + 1 if rows else 0):
         pivot = next((i for i, row in enumerate(rows) if row[place]), None)
         if pivot is not None:
             others = rows[:pivot] + rows[pivot + 1 :]

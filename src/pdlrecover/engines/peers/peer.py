@@ -283,7 +283,7 @@ class Peer:
     def _begin_runs(self) -> None:
         """Agree on an epoch, unless there is one, and train."""
         if not self.runs.founded:
-            self.removals.found()
+            self.removals.wait_for_training()
         if founder := self.runs.founder():
             self._begin(self.runs.founding, founder)
         if self.runs.founded:
@@ -292,7 +292,11 @@ class Peer:
     def _train(self) -> None:
         LOG.info("the training is run %s", self.runs.training.hex()[:16])
         self.removals.train(self.runs.training, self.runs.epoch_name)
-        session = self.runs.trainer()
+        try:
+            session = self.runs.trainer()
+        except Exception as error:  # what began it has ended well
+            self._fail(self.runs.training, error)
+            return
         session.protocol.leave_out(self.removals.removed_in_training())
         self._begin(self.runs.training, session)
         self._start_recoveries()
@@ -301,7 +305,7 @@ class Peer:
         """Join the training that enough others are in; say it if they are in another one."""
         if self.runs.founded:
             self.lives.compare(self.runs.training)
-        elif (training := self.lives.agreed()) not in (None, NOTHING):
+        elif (training := self.lives.agreed()) is not None:
             self.runs.join(training)
             self._end(self.runs.founding, "stopped: the others have founded the training")
             self._train()
@@ -424,10 +428,10 @@ class Peer:
         """Let the training go on without those that were removed while it is under way."""
         training = self.sessions.get(self.runs.training)
         if training is not None and self._is_under_way(self.runs.training):
-            removed = self.removals.removed_in_training() - training.protocol.left_out
-            if removed:
+            removed = self.removals.removed_in_training()
+            if removed != training.protocol.left_out:
                 training.protocol.leave_out(removed)
-                who = ", ".join(self.names[peer] for peer in sorted(removed))
+                who = ", ".join(self.names[peer] for peer in sorted(removed)) or "nobody"
                 LOG.info("training: goes on without %s, removed by a vote", who)
 
     def _end_replaced(self, run: bytes, by: bytes) -> None:
@@ -436,8 +440,9 @@ class Peer:
             self._end(run, f"stopped: replaced by removal {by.hex()[:16]}")
 
     def _start_namings(self, session: RunSession) -> None:
-        """Begin to look for who made a round void, in the first few that are."""
-        for void in session.driver.void_rounds[:NAMINGS]:
+        """Begin to look for who made a round void, in the first few that are; not in a founding."""
+        founds = session is self.sessions.get(self.runs.founding)
+        for void in session.driver.void_rounds[: 0 if founds else NAMINGS]:
             if void.naming not in self._namings:
                 self._namings[void.naming] = void
                 self._begin(void.naming, self.runs.namer(void, session.driver.context.peers))

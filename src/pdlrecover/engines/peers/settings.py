@@ -23,7 +23,9 @@ from pdlrecover.engines.peers.identity.member import split_address
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
 
-AGREED, NO_FALLBACK = "agreed", "none"
+AGREED = "agreed"
+NO_FALLBACK = "none"
+"""Says that a stalled recovery waits until people decide."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -211,6 +211,36 @@ def test_with_a_fresh_start_a_removal_passes_while_the_training_is_under_way():
     assert [r.proposal for r in again.passed()] == [proposal]
 
 
+def test_removals_do_not_leave_too_few_to_go_on_training():
+    peers = {me: removals(me, log=None) for me in range(7)}
+    first, second = (replace(removal(gone, **FRESH), after=m.NOTHING) for gone in ((5, 6), (4,)))
+    deliver(peers[0].propose(first), peers, 0)
+    with pytest.raises(PlanError, match="3 of 7 peers would be removed from it"):
+        peers[0].propose(second)
+    for me in (1, 2, 3):
+        deliver(peers[me].approve(first.digest), peers, me)
+    assert all(each.removed_in_training() == {5, 6} for each in peers.values())
+
+
+def test_of_removals_that_would_leave_too_few_all_peers_leave_out_the_same():
+    both = [replace(removal(gone, **FRESH), after=m.NOTHING) for gone in ((5, 6), (4,))]
+    votes = dict(zip(both, ((1, 2, 3, 4), (1, 2, 3, 5)), strict=True))
+    found = []
+    for order in (both, both[::-1]):
+        made = removals(0, log=None)
+        for proposal in order:
+            for voter in votes[proposal]:
+                context = SETUP.context(voter, m.NOTHING, range(7))
+                place = context.place(0, LOG, m.NOTHING, 0)
+                sends = context.broadcast(place, proposal)
+                sends += context.broadcast(place, m.Approval(removal=proposal.digest))
+                deliver(sends, {0: made}, voter)
+        assert len(made.passed()) == 2
+        found.append(made.removed_in_training())
+    assert found[0] == found[1]
+    assert found[0] in ({5, 6}, {4})
+
+
 def test_what_was_decided_after_the_training_is_kept_while_it_is_gone_through_again():
     store = MemoryStore()
     peers = {me: removals(me, store if me == 0 else None) for me in range(7)}
@@ -279,6 +309,19 @@ def test_removals_that_together_tell_a_peers_part_do_not_both_pass(first, second
     assert pass_it(peers, second) == ([] if both else [0, 1, 2, 3, 4])
     for each in peers.values():
         assert [r.proposal for r in each.passed()] == [first, second][: 1 + both]
+
+
+def test_a_known_removal_is_judged_when_it_is_proposed_here_too():
+    """What others propose is learnt without this peer's own approvals; its own word is not."""
+    first, second = removal((6, 7), reason="left"), removal((7,))
+    peers = {me: large(me) for me in (0, 1)}
+    peers[0].propose(first)
+    deliver(peers[1].propose(second), peers, 1)
+    assert second.digest in peers[0].known
+    with pytest.raises(PlanError, match="would reveal the updates of peer 6"):
+        peers[0].propose(second)
+    assert 0 not in peers[0].known[second.digest].approvals
+    peers[0].propose(first)
 
 
 def test_of_two_removals_proposed_together_only_the_first_to_be_approved_passes():
@@ -403,9 +446,37 @@ def test_two_recoveries_that_would_ask_for_updates_at_the_same_model_do_not_both
     if meet:
         with pytest.raises(PlanError, match="at the same model after round 0"):
             peers[0].propose(second)
+        with pytest.raises(PlanError, match="at the same model after round 0"):
+            peers[0].propose(replace(second, accept_differencing=True))  # others did not accept it
     else:
         peers[0].propose(second)
-    peers[0].propose(replace(second, accept_differencing=True))
+
+
+def test_two_recoveries_do_not_both_start_at_the_trained_model():
+    """Both would ask for the same updates there, whoever is removed."""
+    peers = {me: large(me) for me in range(8)}
+    assert not pass_it(peers, removal((5,), method="fine-tune-k"))
+    for accepted in (False, True):
+        with pytest.raises(PlanError, match="at the trained model"):
+            peers[0].propose(removal((5, 6), method="fine-tune-k", accept_differencing=accepted))
+    peers[0].propose(removal((5, 6)))
+
+
+def test_a_void_round_does_not_part_two_recoveries():
+    """Round 0 was void, and 6 away in round 1: without {5} and {5, 6} are at one model after it."""
+    peers = {me: large(me, absent={0: range(8), 1: (6,)}) for me in range(8)}
+    assert not pass_it(peers, removal((5,)))
+    with pytest.raises(PlanError, match="at the same model after round 1"):
+        peers[0].propose(removal((5, 6)))
+
+
+def test_who_accepts_differencing_does_so_for_nobody_else():
+    """After {5, 6, 7} the sum without {5, 6} would tell what 7 dealt, and 7 did not accept it."""
+    peers = {me: large(me) for me in range(8)}
+    terms = {"reason": "left", "method": "historical"}
+    assert not pass_it(peers, removal((5, 6, 7), **terms))
+    with pytest.raises(PlanError, match="reveal"):
+        peers[0].propose(removal((5, 6), accept_differencing=True, **terms))
 
 
 def test_a_method_that_needs_shares_that_this_peer_has_dropped_is_not_approved():

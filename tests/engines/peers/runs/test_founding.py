@@ -166,13 +166,17 @@ def announce(to, sender, training):
 
 
 def test_a_peer_joins_the_training_that_no_quorum_can_do_without():
-    """Of seven with one liar a quorum is five: with two in an old life it can be found anew."""
+    """Of seven a quorum is five. If three say that they are in an old life, and one of them lies
+    and founds another with the rest, there is one.
+    """
     context, made = removals()
     lives = Lives(context, made, NAMES)
     for sender, training in ((1, b"a" * 32), (2, b"a" * 32), (3, m.NOTHING), (4, m.NOTHING)):
         announce(made, sender, training)
     assert lives.agreed() is None
     announce(made, 3, b"a" * 32)
+    assert lives.agreed() is None
+    announce(made, 4, b"a" * 32)
     assert lives.agreed() == b"a" * 32
 
 
@@ -194,12 +198,20 @@ def test_a_peer_that_kept_its_history_is_told_that_the_others_started_over(caplo
     assert lives.started_over == ""
 
 
+def test_those_that_know_no_training_yet_agree_on_none():
+    context, made = removals()
+    lives = Lives(context, made, NAMES)
+    for sender in range(1, 7):
+        announce(made, sender, m.NOTHING)
+    assert lives.agreed() is None
+
+
 def test_removals_of_one_life_are_not_those_of_another():
     """Also while the training is under way, when a removal is about no log."""
     names = []
     for training in (b"a" * 32, b"b" * 32):
         _, made = removals()
-        made.found()
+        made.wait_for_training()
         arguments = {"reason": "malicious", "method": "auto", "accept_differencing": False}
         with pytest.raises(PlanError, match="have not agreed on an epoch yet"):
             made.propose(made.draft([5], **arguments))

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from pdlrecover.decode import decode
 from pdlrecover.engines.bounds import Bounds
+from pdlrecover.engines.peers.settings import NO_FALLBACK
 from pdlrecover.errors import MembershipError, PDLRecoverError
 from pdlrecover.layers import Layer
 from pdlrecover.recovery import methods, optimizers
@@ -19,8 +20,6 @@ from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.requests import Optimizer
 from pdlrecover.recovery.schedule import Schedule, usual_phase
 
-NO_FALLBACK = "none"
-"""Says that a stalled recovery waits until people decide."""
 _NO_PART = ("min_removed", "fallback", "stalled_after")
 """Settings that decide whether a recovery comes about, not how it goes."""
 _MODEL = re.compile(r"logistic|cnn|mlp(-[1-9][0-9]*)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)

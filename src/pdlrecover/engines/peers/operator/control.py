@@ -10,6 +10,7 @@ from pdlrecover.engines.peers.folder import STATUS
 from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.metrics import counted
 from pdlrecover.engines.peers.protocol.messages import NOTHING
+from pdlrecover.engines.peers.settings import NO_FALLBACK
 from pdlrecover.errors import PlanError
 from pdlrecover.files import write_json
 from pdlrecover.recovery.methods import DEFAULT
@@ -61,7 +62,10 @@ class Control:
                 )
 
     def _propose_instead(self, name: str, command: dict[str, Any]) -> s.Proposed:
-        """Propose what replaces a removal; what is not said is as it was in that one."""
+        """Propose what replaces a removal; peers and reason are those of that one unless said.
+
+        The method is the federation's fallback, unless said: the one of before has stalled.
+        """
         known, names = self._peer.removals.known, self._peer.names
         found = bytes.fromhex(one_removal([digest.hex() for digest in known], name))
         if self._peer.ended.get(found) == s.DONE:
@@ -71,7 +75,9 @@ class Control:
             )
         old = known[found].proposal
         removed = command.get("removed") or [names[p] for p in old.removed]
-        command = {"reason": old.reason, **command}
+        fallback = self._peer.runs.membership.recovery.fallback
+        method = DEFAULT if fallback == NO_FALLBACK else fallback
+        command = {"reason": old.reason, "method": method, **command}
         return self._propose(list(removed), command, found)
 
     def _propose(

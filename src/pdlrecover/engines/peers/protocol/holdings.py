@@ -44,7 +44,8 @@ class Holdings:
         self._stated: dict[int, tuple[bytes, bytes]] = {}
         """A digest and a statement for each dealer, by its dealing or others' receipts."""
         self._receipts: dict[int, frozenset[m.Held]] = {}
-        self._left_out: set[int] = set()
+        self._cheats: set[int] = set()
+        self._removed: frozenset[int] = frozenset()
         self.own_statement = b""
 
     @property
@@ -53,9 +54,13 @@ class Holdings:
 
         Without a quorum of them, everybody is waited for.
         """
-        enough = len(self._rows) >= self._context.quorum
-        awaited = self.expected - self.passed_over if enough else set(self._context.peers)
-        return awaited <= self.here
+        awaited = self.expected - self.passed_over if self.has_quorum else self._context.peers
+        return set(awaited) <= self.here
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether the dealings of a quorum are here."""
+        return len(self._rows) >= self._context.quorum
 
     @property
     def here(self) -> set[int]:
@@ -141,9 +146,17 @@ class Holdings:
             return [Blame(peer=accuser, what=wrong)]
         return self._cheated(dealer, f"dealt peer {accuser} shares that do not fit", envelope.data)
 
-    def leave_out(self, dealer: int) -> None:
-        """Take no dealing of this dealer: it is proven to cheat, or was removed."""
-        self._left_out.add(dealer)
+    def leave_out(self, removed: Iterable[int]) -> None:
+        """Take no dealings of just these, and of those that are proven to cheat."""
+        self._removed = frozenset(removed)
+
+    def distrust(self, dealer: int) -> None:
+        """Take no dealing of this dealer, which is proven to cheat."""
+        self._cheats.add(dealer)
+
+    @property
+    def _left_out(self) -> set[int]:
+        return self._cheats | self._removed
 
     def leaves_out(self, dealer: int) -> bool:
         """Say whether no dealing of this dealer is taken."""
@@ -299,5 +312,5 @@ class Holdings:
         return [*self._cheated(dealer, "dealt in two different ways", sends[0].data), *sends]
 
     def _cheated(self, dealer: int, what: str, proof: bytes) -> list[Effect]:
-        self._left_out.add(dealer)
+        self.distrust(dealer)
         return [Blame(peer=dealer, what=what, evidence=(proof,))]

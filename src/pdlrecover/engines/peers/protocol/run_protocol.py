@@ -137,11 +137,11 @@ class RunProtocol:
         return self._settled(effects)
 
     def leave_out(self, peers: frozenset[int]) -> None:
-        """Take no dealings of these peers from now on, in the step under way either.
+        """Take no dealings of just these peers from now on, in the step under way either.
 
         Each peer does so when it learns of it. What is settled is settled by votes, as always.
         """
-        self.left_out |= peers
+        self.left_out = peers
         if self.current is not None:
             self.current.leave_out(peers)
 
@@ -254,7 +254,10 @@ class RunProtocol:
         return step.take(envelope, now)
 
     def _differs(self, header: m.Header) -> list[Effect]:
-        """Name a peer that holds another model; stop if it is this peer that stands alone."""
+        """Name a peer that holds another model; stop if so many do that one of them is honest.
+
+        A few may say so without holding one: they are as if they were silent.
+        """
         claim = header.log + header.asked
         known = self._differing.get(header.sender) == claim
         if known or self.current is None or self.current.state is StepState.BEHIND:
@@ -262,8 +265,7 @@ class RunProtocol:
         self._differing[header.sender] = claim
         effects: list[Effect] = [Blame(peer=header.sender, what="holds another model")]
         together = max(list(self._differing.values()).count(c) for c in self._differing.values())
-        left = len(self.context.peers) - len(self._differing)
-        if together >= self.context.trusted or left < self.context.quorum:
+        if together >= self.context.trusted:
             self.current.diverged()
             self.halted = True
             who = ", ".join(self.context.name(peer) for peer in sorted(self._differing))

@@ -96,9 +96,8 @@ class Step:
         self._heard_at[peer] = now
 
     def leave_out(self, peers: Iterable[int]) -> None:
-        """Take no dealings of these peers, unless a quorum has voted for them already."""
-        for peer in peers:
-            self.holdings.leave_out(peer)
+        """Take no dealings of just these peers, unless a quorum has voted for them already."""
+        self.holdings.leave_out(peers)
 
     def begin(self, now: float) -> list[e.Effect]:
         """Start: compute what is to be dealt, or open what is stored.
@@ -160,7 +159,7 @@ class Step:
             case m.Equivocation():
                 effects = self._watch.judge(envelope, body)
                 if (body.accused, m.Dealing) in self._watch.caught:
-                    self.holdings.leave_out(body.accused)
+                    self.holdings.distrust(body.accused)
         return [*effects, *self._progress(now)]
 
     def tick(self, now: float) -> list[e.Effect]:
@@ -181,14 +180,17 @@ class Step:
         """Return what is missing, if the step has waited for it for long."""
         context, waited, missing = self.context, now - self._since, self.context.peers
         deadlines, here = context.deadlines, {*self._heard_lately(now), context.me}
-        if self.state is StepState.OPENING and waited >= PATIENCE * deadlines.resend:
-            what, needed = Missing.SHARES, self.task.needed
-            missing = tuple(self.sub_secrets.missing(self._choice, context.peers))
+        few, needed = len(here) < context.quorum, context.quorum
+        what = Missing.QUORUM if few else Missing.AGREEMENT
+        if self.state is StepState.OPENING:
+            if waited < PATIENCE * deadlines.resend:
+                return None
+            without = tuple(self.sub_secrets.missing(self._choice, context.peers))
+            if not few or here.intersection(without):
+                what, needed, missing = Missing.SHARES, self.task.needed, without
         elif self.state not in (StepState.GATHERING, StepState.AGREEING):
             return None
         else:
-            few, needed = len(here) < context.quorum, context.quorum
-            what = Missing.QUORUM if few else Missing.AGREEMENT
             if waited < deadlines.dealing + deadlines.view * (1 if few else LONGEST_VIEW):
                 return None
         return Waiting(
@@ -272,7 +274,7 @@ class Step:
         awaited = self.holdings.expected - self.holdings.passed_over - {self.context.me}
         here = self.holdings.here
         self.in_time = awaited & here
-        self.late = awaited - here if len(here) >= self.context.quorum else set()
+        self.late = awaited - here if self.holdings.has_quorum else set()
 
     def _receipt(self) -> list[e.Effect]:
         body = self.holdings.receipt(self.ballot.view)

@@ -26,7 +26,7 @@ Rules:
   same peers for the same updates, and perhaps open them in another sum.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pdlrecover.engines.peers.federation.plan import Recovery, Training
@@ -37,6 +37,9 @@ from pdlrecover.recovery import methods
 from pdlrecover.recovery.privacy import PrivacyGuard
 from pdlrecover.recovery.removal import check_removal, unprotected
 from pdlrecover.sharing import Quorums
+
+NEEDLESS = "so the trained model is the one without them already"
+"""Said of a removal of peers that were away in the whole training."""
 
 UNTRAINED = "there is nothing to recover yet: the training has not ended here"
 
@@ -51,6 +54,8 @@ class RemovalRule:
     refused, unless differencing is accepted."""
     needed: int
     """How many approvals a removal takes."""
+    dealers: int
+    """How many must deal in a round of the training."""
     training: Training
     """What was agreed on it."""
     run: bytes = NOTHING
@@ -58,7 +63,7 @@ class RemovalRule:
     log: bytes = NOTHING
     """The digest of the finished training log; `NOTHING` while the training is under way."""
     rounds: Sequence[frozenset[int]] = ()
-    """Who dealt in each of its rounds, once it has ended."""
+    """Who dealt in each of its rounds, once it has ended; nobody, where it was void."""
     kept_from: int = 0
     """This peer has its shares of round 0, and from this round on; it has dropped the others."""
 
@@ -118,11 +123,40 @@ class RemovalRule:
         ended = proposal.after != NOTHING
         if ended and not any(dealers.intersection(removed) for dealers in self.rounds):
             raise PlanError(
-                "none of these peers dealt in any round of the training, so the trained model is "
-                "the one without them already; there is nothing to recover"
+                f"none of these peers dealt in any round of the training, {NEEDLESS}; there is "
+                "nothing to recover"
             )
-        if not proposal.accept_differencing and not self.starts_afresh(proposal):
+        if not self.starts_afresh(proposal):
             self._check_differencing(proposal, others)
+
+    def left_out(self, passed: Iterable[RemovalProposal]) -> frozenset[int]:
+        """Return who deals no more in the training, given the removals that have passed.
+
+        One that would leave too few to go on is passed over, in the order of their digests: all
+        peers that know the same removals leave out the same.
+        """
+        gone: frozenset[int] = frozenset()
+        for proposal in sorted(passed, key=lambda proposal: proposal.digest):
+            if proposal.after == NOTHING and self._can_train(gone.union(proposal.removed)):
+                gone = gone.union(proposal.removed)
+        return gone
+
+    def check_training(self, proposal: RemovalProposal, others: Iterable[RemovalProposal]) -> None:
+        """Raise if the training could not go on after this removal and these others."""
+        if self.log != NOTHING or proposal.after != NOTHING:
+            return
+        early = [each.removed for each in others if each.after == NOTHING]
+        gone = frozenset(proposal.removed).union(*early)
+        if not self._can_train(gone):
+            raise PlanError(
+                f"the training is under way, and {len(gone)} of {self.quorums.peers} peers would "
+                "be removed from it, with those of other removals: too few would be left to go on; "
+                "wait until it has ended"
+            )
+
+    def _can_train(self, gone: Collection[int]) -> bool:
+        """Say whether rounds can still be opened without these peers."""
+        return self.quorums.peers - len(gone) >= self.dealers
 
     def check_replaced(
         self, proposal: RemovalProposal, known: Mapping[bytes, RemovalProposal]
@@ -153,9 +187,12 @@ class RemovalRule:
     def _check_differencing(
         self, proposal: RemovalProposal, others: Sequence[RemovalProposal]
     ) -> None:
-        """Raise if the sums of this recovery and of others would tell a single peer's part."""
-        least = self.recovery.min_removed
-        if proposal.reason == "left" and len(proposal.removed) < least:
+        """Raise if the sums of this recovery and of others would tell a single peer's part.
+
+        Whoever accepts differencing accepts it for the peers that are removed, and nobody else.
+        """
+        least, accepted = self.recovery.min_removed, proposal.accept_differencing
+        if not accepted and proposal.reason == "left" and len(proposal.removed) < least:
             raise PlanError(
                 f"the federation removes at least {least} leavers at once "
                 f"(recovery.min_removed), got {len(proposal.removed)}; wait for others, or accept "
@@ -167,7 +204,7 @@ class RemovalRule:
         for other in old:
             self._check_meeting(proposal, other)
         opened = [(frozenset(self.kept(o)), self._opened(o), self.closed_rounds(o)) for o in old]
-        guard = self._guard(proposal, malicious=_malicious(others))
+        guard = self._guard(proposal, malicious=_unprotected(others))
         asked = {
             (present, frozenset(of for of, end, shut in opened if t < end and t not in shut))
             for t, present in enumerate(self.rounds[: self._opened(proposal)])
@@ -175,16 +212,14 @@ class RemovalRule:
         }
         for present, also in asked:
             guard.note((present, also), present, *(present & of for of in also))
-            guard.check((present, also), present & kept, also=_malicious([proposal]))
+            guard.check((present, also), present & kept, also=_unprotected([proposal]))
 
     def _guard(
         self, proposal: RemovalProposal, malicious: frozenset[int] | None = None
     ) -> PrivacyGuard:
         """Return a guard; whom this removal does not protect is unprotected, or `malicious` are."""
         if malicious is None:
-            malicious = unprotected(
-                proposal.removed, proposal.reason, accepted=proposal.accept_differencing
-            )
+            malicious = _unprotected([proposal])
         return PrivacyGuard(colluders=self.quorums.tolerance.colluders, unprotected=malicious)
 
     def closed_rounds(self, proposal: RemovalProposal) -> frozenset[int]:
@@ -212,13 +247,23 @@ class RemovalRule:
 
         Up to the first round in which one of its removed peers dealt, a recovery is at the models
         of the training. If that is the same round for both, and the same kept peers dealt in it,
-        they are at the same model after it.
+        they are at the same model after it. Those that start at the trained model always are.
         """
         kept, its = frozenset(self.kept(proposal)), frozenset(self.kept(other))
         if kept == its:
+            if proposal.accept_differencing:
+                return
             raise PlanError(
                 "the same peers have been removed before; to recover again by another method, "
-                "accept that the two recoveries can be compared (--accept-differencing)"
+                "accept that the two recoveries can be compared, and who is away in only one of "
+                "them exposed (--accept-differencing)"
+            )
+        sees = {methods.entry_of(each.method).sees for each in (proposal, other)}
+        if sees == {"last model"}:
+            raise PlanError(
+                f"this recovery and that of removal {other.digest.hex()[:16]} would both ask for "
+                "updates at the trained model; whoever is away in one of the two would be "
+                f"exposed. Recover from a fresh start ({self._fresh()})"
             )
         mine, others = (self._first_dealt(each) for each in (proposal, other))
         if mine is not None and mine == others and not self.rounds[mine] & (kept ^ its):
@@ -226,8 +271,7 @@ class RemovalRule:
                 f"this recovery and that of removal {other.digest.hex()[:16]} would ask for "
                 f"updates at the same model after round {mine}, where the peers that only one of "
                 "them keeps did not deal; whoever is away in one of the two would be exposed. "
-                f"Recover from a fresh start ({self._fresh()}), or accept it "
-                "(--accept-differencing)"
+                f"Recover from a fresh start ({self._fresh()})"
             )
 
     def _first_dealt(self, proposal: RemovalProposal) -> int | None:
@@ -259,6 +303,8 @@ class RemovalRule:
             )
 
 
-def _malicious(proposals: Iterable[RemovalProposal]) -> frozenset[int]:
-    """Return whom these removals declare malicious."""
-    return frozenset(p for each in proposals if each.reason == "malicious" for p in each.removed)
+def _unprotected(proposals: Iterable[RemovalProposal]) -> frozenset[int]:
+    """Return whose updates need not be hidden, for what these removals say."""
+    return frozenset[int]().union(
+        *(unprotected(p.removed, p.reason, accepted=p.accept_differencing) for p in proposals)
+    )

@@ -77,6 +77,7 @@ class Removals:
             quorums=context.scheme.quorums,
             recovery=recovery,
             needed=self.needed,
+            dealers=max(context.quorum, context.scheme.quorums.tolerance.colluders + 2),
             training=training,
         )
         self._training, self.founded = m.NOTHING, True
@@ -98,8 +99,9 @@ class Removals:
     ) -> None:
         """Take removals after this training from now on, and recall what was decided on them.
 
-        `log` is the digest of its log; `rounds` says who dealt in each of its rounds; this peer has
-        its shares of round 0 and from round `kept_from` on, and has dropped the others.
+        `log` is the digest of its log; `rounds` says who dealt in each of its rounds, nobody if it
+        was void; this peer has its shares of round 0 and from round `kept_from` on, and has dropped
+        the others.
         """
         self._rule = replace(
             self._rule,
@@ -109,7 +111,7 @@ class Removals:
         )
         self._recall(log)
 
-    def found(self) -> None:
+    def wait_for_training(self) -> None:
         """Take no removals, until there is a training."""
         self.founded = False
 
@@ -145,8 +147,7 @@ class Removals:
 
     def removed_in_training(self) -> frozenset[int]:
         """Return who was removed while the training was under way."""
-        early = (each.proposal for each in self.passed() if each.proposal.after == m.NOTHING)
-        return frozenset(peer for proposal in early for peer in proposal.removed)
+        return self._rule.left_out([each.proposal for each in self.passed()])
 
     def closed_rounds(self, proposal: m.RemovalProposal) -> frozenset[int]:
         """Return the rounds of the training whose stored sums this recovery leaves closed."""
@@ -193,10 +194,11 @@ class Removals:
 
     def propose(self, proposal: m.RemovalProposal) -> list[Reaction]:
         """Propose a removal, and approve it; raise if the rule refuses it."""
-        if proposal.digest not in self.known:
+        me, known = self._context.me, self.known.get(proposal.digest)
+        if known is None or not (me in proposal.removed or me in known.approvals):
             self._judge(proposal, mine=True)
         removal, effects = self._learn(proposal)
-        if self._context.me in proposal.removed:
+        if me in proposal.removed:
             return [*effects, *self._context.broadcast(self._place(), proposal)]
         return [*effects, *self._approve(removal)]
 
@@ -324,6 +326,7 @@ class Removals:
         self._rule.check_replaced(proposal, known)
         if mine:
             self._rule.check_shares(proposal)
+            self._rule.check_training(proposal, others)
         return self._rule.kept(proposal)
 
     def _pass(self, removal: Removal) -> list[Note]:

@@ -12,9 +12,12 @@ So if all peers move their histories away and start over, what they signed befor
 Only in the founding run itself may honest peers contradict what they signed in an earlier life:
 nothing that is signed there counts as evidence, and nobody is left out because of it.
 
+A sum that a cheat has spoilt does no harm here, and nobody looks for who did: only the log counts.
+
 Whoever is late takes the epoch from those that have it. To be believed they must be more than may
-collude or lie, and so many that no quorum can be found without them: while a quorum could still
-found a new training, a few that have kept an old one do not hold it up.
+collude or lie, and so many that no quorum can be found without those of them that are honest, since
+a liar can say one thing and found another: while a quorum could still found a new training, a few
+that have kept an old one do not hold it up.
 """
 
 import hashlib
@@ -45,8 +48,9 @@ class FoundingContext(RunContext):
 
     @property
     def trusted(self) -> int:
-        """How many are believed: without so many there is no quorum."""
-        return max(super().trusted, len(self.peers) - self.quorum + 1)
+        """How many are believed: there is no quorum without those of them that do not lie."""
+        liars = self.scheme.quorums.tolerance.liars
+        return max(super().trusted, len(self.peers) - self.quorum + 1 + liars)
 
 
 def epoch_named(training: bytes, epoch: bytes) -> bytes:
@@ -110,7 +114,7 @@ class Lives:
 
     def agreed(self) -> bytes | None:
         """Return the training that enough others take part in."""
-        counts = Counter(self._announced.values())
+        counts = Counter(name for name in self._announced.values() if name != NOTHING)
         found = [name for name, count in counts.items() if count >= self._founding.trusted]
         return found[0] if len(found) == 1 else None
 

@@ -59,7 +59,8 @@ class Progress:
 
     def _say_void(self) -> None:
         """Say which rounds changed nothing, and why."""
-        for each in self._session.driver.void[self._void :]:
+        founds = self._title == "founding"  # where sums say nothing
+        for each in self._session.driver.void[self._void :] if not founds else ():
             facts = {"run": self._run.hex()[:16], "round": each.round}
             LOG.warning("%s: %s", self._title, each, extra={"facts": facts})
         self._void = len(self._session.driver.void)

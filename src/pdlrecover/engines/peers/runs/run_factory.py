@@ -241,8 +241,9 @@ class RunFactory:
         return FlatModel(module, model.shape).initial
 
     def dealers(self) -> list[tuple[int, ...]]:
-        """Return who dealt in each round of the training."""
-        return [self.history.dealers(t) for t in range(len(self.history))]
+        """Return who dealt in each round of the training; nobody, where it was void."""
+        history = self.history
+        return [() if history.is_void(t) else history.dealers(t) for t in range(len(history))]
 
     def dealt(self, session: RunSession) -> dict[str, int]:
         """Return in how many exact rounds of a run each of its peers dealt, by name."""

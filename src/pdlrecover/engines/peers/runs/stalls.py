@@ -15,10 +15,11 @@ Rules:
 import logging
 from collections.abc import Sequence
 
-from pdlrecover.engines.peers.federation.plan import NO_FALLBACK, Recovery
+from pdlrecover.engines.peers.federation.plan import Recovery
 from pdlrecover.engines.peers.protocol.effects import Note, Reaction
 from pdlrecover.engines.peers.protocol.waiting import Missing, Waiting
 from pdlrecover.engines.peers.removals.votes import Removals
+from pdlrecover.engines.peers.settings import NO_FALLBACK
 from pdlrecover.errors import PlanError
 
 LOG = logging.getLogger("pdlrecover.peer")
@@ -59,6 +60,7 @@ class Stalls:
         """Say no more of a run that has ended."""
         self.waits.pop(run, None)
         self._known.pop(run, None)
+        self._refused.discard(run)
 
     def _replace(self, run: bytes, waiting: Waiting, now: float) -> list[Reaction]:
         """Approve what replaces a recovery that has stalled."""
@@ -98,7 +100,8 @@ class Stalls:
         away, lacking = ", ".join(self._who(waiting.away)), ", ".join(self._who(waiting.lacking))
         start = f"start {away} or mend the connection" if away else ""
         if waiting.what is Missing.QUORUM:
-            return f"{where} for a quorum of {waiting.needed}; not heard from are {away}; {start}"
+            unheard = f"; not heard from are {away}; {start}" if away else ""
+            return f"{where} for a quorum of {waiting.needed}{unheard}"
         if waiting.what is Missing.AGREEMENT:
             unheard = f"; not heard from are {away}" if away else ""
             return (
@@ -108,10 +111,11 @@ class Stalls:
         missing = [f"{away} (not heard from)"] * bool(away)
         missing += [f"{lacking} (here, without the shares)"] * bool(lacking)
         backup = f"put back a backup of the history of {lacking}" if lacking else ""
+        remedies = ", or ".join(filter(None, (start, backup, self._remedy(run, waiting))))
+        remedies = f"; {remedies}" if remedies else ""
         return (
             f"{where} for the shares of {waiting.needed} peers; missing are those of "
-            f"{' and '.join(missing) or 'nobody, so some of them are wrong'}; "
-            f"{', or '.join(filter(None, (start, backup, self._remedy(run, waiting))))}"
+            f"{' and '.join(missing) or 'nobody, so some of them are wrong'}{remedies}"
         )
 
     def _remedy(self, run: bytes, waiting: Waiting) -> str:
