@@ -17,6 +17,7 @@ from pdlrecover.adversary import (
     SignFlip,
     Trim,
 )
+from pdlrecover.engines import dealers
 from pdlrecover.errors import RangeError
 from pdlrecover.field import F61
 
@@ -166,3 +167,43 @@ def test_a_diverged_model_is_refused_with_a_clear_word(attack, value):
     people = simulated_peers(malicious=[0, 1, 2], attack=attack)
     with pytest.raises(RangeError, match="training has diverged; lower the learning rate"):
         people.sums(0, np.full(people.updates.model.size, value), [range(8)], "recovery")
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        NoAttack(),
+        Backdoor(trigger=lambda x: -x, scale=2.0),
+        GaussianNoise(std=0.1),
+        SignFlip(),
+        PartialTrim(),
+        BadUnlearn(then=GaussianNoise(std=0.1)),
+        LittleIsEnough(),
+    ],
+)
+@pytest.mark.parametrize("groups", [[[0, 3], [6, 1, 4], [5, 2, 7]], [[7, 6, 1, 0]]])
+def test_sums_added_up_in_pieces_are_those_of_all_at_once_to_the_bit(attack, groups, monkeypatch):
+    people = simulated_peers(malicious=[6, 1, 4], attack=attack)
+    people.updates = replace(people.updates, chunk=2)
+    w, who = people.updates.model.initial, [peer for group in groups for peer in group]
+    dealt = people.dealt(3, w, who, "recovery").double().numpy() * people.code.scale
+    whole, start = [], 0
+    for group in groups:
+        whole.append(np.rint(dealt[start : start + len(group)]).sum(axis=0))
+        start += len(group)
+    monkeypatch.setattr(dealers, "_PIECE_NUMBERS", 1)
+    before = people.clipped
+    found = people.sums(3, w, groups, "recovery")
+    np.testing.assert_array_equal(found[:, :-1], np.array(whole))
+    assert found[:, -1].tolist() == [people._weights[list(group)].sum() for group in groups]
+    assert people.clipped - before == before
+
+
+def test_no_more_than_a_piece_and_the_malicious_updates_are_held_at_once(monkeypatch):
+    people = simulated_peers(malicious=[2], attack=SignFlip())
+    people.updates = replace(people.updates, chunk=2)
+    rows, room = [], people.room
+    people.room = lambda peers, size: rows.append(peers) or room(peers, size)
+    monkeypatch.setattr(dealers, "_PIECE_NUMBERS", 1)
+    people.sums(0, people.updates.model.initial, [range(small.PEERS)])
+    assert rows == [2] * (small.PEERS // 2)

@@ -17,7 +17,7 @@ Rules:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from torch import Tensor
@@ -55,6 +55,10 @@ class Context:
 
 class Attack(Protocol):
     """An attack of m malicious peers among k honest ones."""
+
+    reads_others: ClassVar[bool] = True
+    """Whether `corrupt` looks at the honest updates, so that all are computed before any is added
+    up. Where it does not, it may be shown none."""
 
     def poison(self, x: Tensor, y: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """Return what the malicious peers make of minibatches x (m, b, *shape) and y (m, b)."""

@@ -30,6 +30,7 @@ class Backdoor(Attack):
     al., "How to backdoor federated learning", 2020).
     """
 
+    reads_others = False
     trigger: Trigger
     target: int = 0
     fraction: float = 0.5

@@ -84,6 +84,7 @@ class PartialTrim(Attack):
     and 0 where μ = 0. A single attacker has σ = 0 and stays honest.
     """
 
+    reads_others = False
     deviations: float = 3.0
     """k."""
 

@@ -17,11 +17,14 @@ from pdlrecover.errors import AttackError
 class NoAttack(Attack):
     """Everybody is honest."""
 
+    reads_others = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelFlip(Attack):
     """Mirror the labels, y ↦ C − 1 − y (V. Tolpegin et al., 2020; M. Fang et al., 2020)."""
 
+    reads_others = False
     classes: int
     """C."""
 
@@ -38,6 +41,7 @@ class LabelFlip(Attack):
 class SignFlip(Attack):
     """Climb where others descend, g ↦ −scale·g (L. Li et al., "RSA", 2019)."""
 
+    reads_others = False
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -56,6 +60,7 @@ class GaussianNoise(Attack):
     replaced, not disturbed. The usual clipping applies to it afterwards.
     """
 
+    reads_others = False
     std: float = 200.0
 
     def __post_init__(self) -> None:

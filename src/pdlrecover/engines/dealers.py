@@ -18,7 +18,7 @@ Rules:
   peer by peer (`Updates.chunk` = 1), both come to the same bits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,12 +28,14 @@ from numpy.typing import NDArray
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
 from pdlrecover.errors import DataError
 from pdlrecover.field import FixedPoint, Integers
-from pdlrecover.learning import Batches, Updates, clip, correct_and_loss
+from pdlrecover.learning import Batches, LocalTraining, Updates, clip, correct_and_loss
 from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery.evaluation import LOSS_BOUND, encode_tally
 from pdlrecover.recovery.requests import LocalSteps, Teacher, Vector
 
 Peers = NDArray[np.int64]
+_PIECE_NUMBERS = 1 << 23
+"""How many numbers of updates are held at once, about, while they are added up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +106,7 @@ class Dealers:
 
         `stream`, `local` and `teacher` are as in a request for an `Update`.
         """
-        who, steps = np.asarray(peers, dtype=np.int64), self.updates.local
-        if local is not None:
-            steps = replace(steps, steps=local.steps, rate=local.rate)
+        who, steps = np.asarray(peers, dtype=np.int64), self._local(local)
         x, y, sides = self._minibatches(round, at, who, phase, stream, steps.steps)
         if teacher is not None:
             y = self.updates.soft_labels(teacher.models, x, teacher.temperature)
@@ -119,9 +119,7 @@ class Dealers:
             bad, good = sides.bad, sides.good
             updates[bad] = self.attack.corrupt(updates[bad], updates[good], sides.context)
             updates = self.updates.weigh(updates, who)
-        updates, clipped = clip(updates, self.updates.bound)
-        self.clipped += clipped
-        return updates
+        return self._clipped(updates)
 
     def sums(
         self,
@@ -135,17 +133,71 @@ class Dealers:
         teacher: Teacher | None = None,
     ) -> Integers:
         """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
-        everybody = [peer for group in groups for peer in group]
-        updates = self.dealt(
-            round, at, everybody, phase, stream=stream, local=local, teacher=teacher
-        )
-        out = np.empty((len(groups), self.code.length), dtype=np.int64)
-        start = 0
+        who = np.array([peer for group in groups for peer in group], dtype=np.int64)
+        ends = np.cumsum([len(group) for group in groups])
+        out = np.zeros((len(groups), self.code.length), dtype=np.int64)
+        attacked = bool(self._malicious[who].any())
+        if teacher is not None or (attacked and self.attack.reads_others):
+            updates = self.dealt(
+                round, at, who.tolist(), phase, stream=stream, local=local, teacher=teacher
+            )
+            pieces = iter([(np.arange(len(who)), updates)])
+        else:
+            pieces = self._pieces(round, at, who, phase, stream, self._local(local))
+        for places, updates in pieces:
+            of = np.searchsorted(ends, places, side="right")
+            for group in np.unique(of):
+                first, end = np.searchsorted(of, group), np.searchsorted(of, group, side="right")
+                out[group, :-1] += self._rounded_sum(updates[first:end])
         for row, group in zip(out, groups, strict=True):
-            row[:-1] = self._rounded_sum(updates[start : start + len(group)])
             row[-1] = self._weights[list(group)].sum()
-            start += len(group)
         return out
+
+    def _pieces(
+        self, round: int, at: Vector, who: Peers, phase: Phase, stream: int, local: LocalTraining
+    ) -> Iterator[tuple[Peers, torch.Tensor]]:
+        """Yield what these peers deal, some of them at a time: their places in `who`, ascending.
+
+        It takes the memory of one piece and of the malicious peers' updates, which come last. A
+        piece is whole vectorised calls of those that `dealt` makes, so that the bits are the same.
+        """
+        bad = np.flatnonzero(self._malicious[who])
+        order = bad[np.argsort(who[bad])]
+        x, y, sides = self._minibatches(round, at, who[order], phase, stream, local.steps)
+        kept = torch.empty(len(order), self.updates.model.size)
+        rank = np.zeros(len(who), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        call = self.updates.call
+        step = call * max(1, _PIECE_NUMBERS // (call * self.updates.model.size))
+        for start in range(0, len(who), step):
+            some = who[start : start + step]
+            some_x, some_y = self.batches.take(
+                self.x, self.y, some, round, stream=stream, steps=local.steps
+            )
+            is_bad = self._malicious[some]
+            places = start + np.arange(len(some))
+            own = rank[places[is_bad]]
+            some_x[is_bad], some_y[is_bad] = x[own], y[own]
+            room = self.room(len(some), self.updates.model.size)
+            updates = self.updates.plain(at, some_x, some_y, local=local, out=room)
+            kept[own] = updates[is_bad]
+            honest = self.updates.weigh(updates[_rows(np.flatnonzero(~is_bad))], some[~is_bad])
+            yield places[~is_bad], self._clipped(honest)
+        if sides is not None:
+            corrupt = self.attack.corrupt(kept, kept[:0], sides.context)
+            updates = self.updates.weigh(corrupt.clone(), who[order])
+            back = np.argsort(order)
+            yield order[back], self._clipped(updates)[back]
+
+    def _local(self, asked: LocalSteps | None) -> LocalTraining:
+        """Return how peers come to their updates, with the local steps that are asked for."""
+        own = self.updates.local
+        return own if asked is None else replace(own, steps=asked.steps, rate=asked.rate)
+
+    def _clipped(self, updates: torch.Tensor) -> torch.Tensor:
+        updates, clipped = clip(updates, self.updates.bound)
+        self.clipped += clipped
+        return updates
 
     def tally(self, at: Vector, peers: Sequence[int], phase: Phase = "training") -> Integers:
         """Return the sum of the three integers that each of these peers deals in an evaluation."""

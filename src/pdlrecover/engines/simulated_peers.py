@@ -116,10 +116,10 @@ class _KeptRoom:
         self._kept = torch.empty(0, 0)
 
     def __call__(self, peers: int, size: int) -> Tensor:
-        """Return the buffer; what the last call wrote to it is overwritten."""
-        if self._kept.shape != (peers, size):
+        """Return so much of the buffer; what the last call wrote to it is overwritten."""
+        if self._kept.shape[1] != size or len(self._kept) < peers:
             self._kept = torch.empty(peers, size)
-        return self._kept
+        return self._kept[:peers]
 
 
 def simulate_peers(

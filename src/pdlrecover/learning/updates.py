@@ -94,7 +94,7 @@ def gradients(
     parameters = model.parameters(as_tensor(w))
     one = partial(_update, model, local)
     many = vmap(one, in_dims=(None, 0, 0)) if model.vectorises else _looped(one)
-    step = chunk or min(_CHUNK_PEERS, max(1, _CHUNK_NUMBERS // model.size))
+    step = chunk or usual_call(model)
     for i in range(0, len(x), step):
         pieces = many(parameters, x[i : i + step], y[i : i + step])
         rows, factors, start = out[i : i + step], scale[i : i + step, None], 0
@@ -103,6 +103,11 @@ def gradients(
             torch.mul(flat, factors, out=rows[:, start : start + flat.shape[1]])
             start += flat.shape[1]
     return out
+
+
+def usual_call(model: FlatModel) -> int:
+    """Return how many peers are computed in one vectorised call."""
+    return min(_CHUNK_PEERS, max(1, _CHUNK_NUMBERS // model.size))
 
 
 def clip(updates: Tensor, bound: float) -> tuple[Tensor, int]:
@@ -160,6 +165,11 @@ class Updates:
     def __post_init__(self) -> None:
         if not (self.bound > 0 and math.isfinite(self.bound)):
             raise RangeError(f"the L2 bound must be positive and finite, got {self.bound}")
+
+    @property
+    def call(self) -> int:
+        """How many peers are computed in one call."""
+        return self.chunk or usual_call(self.model)
 
     def weighted(
         self,

@@ -9,7 +9,7 @@ from wire import KEYS, TRAINING, Setup, Wire, same_models
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol import messages as m
-from pdlrecover.engines.peers.runs.driver import Driver
+from pdlrecover.engines.peers.runs.dealt_sums import DealtSums
 from pdlrecover.recovery.privacy import exposed
 
 TOLERANCE = Tolerance(colluders=1, dropouts=2)
@@ -55,13 +55,13 @@ def test_a_poisoner_that_withholds_its_dealing_from_a_few_can_still_be_removed()
 
 def used_pairs(monkeypatch):
     """Note of which peers the pairs are that something is opened of."""
-    found, read = {}, Driver._read_pair
+    found, read = {}, DealtSums._read_pair
 
     def noting(self, b):
-        found[b] = frozenset(self._both(b))
+        found[b] = frozenset(self.both(b))
         return read(self, b)
 
-    monkeypatch.setattr(Driver, "_read_pair", noting)
+    monkeypatch.setattr(DealtSums, "_read_pair", noting)
     return found
 
 
@@ -84,7 +84,7 @@ def test_who_is_left_out_of_an_exact_round_of_a_recovery_is_not_exposed_by_its_p
     network.run(until=500)
     same_models(network)
     driver = network.sessions[0].driver
-    missed = [t for t, (_, dealers) in driver._fresh.items() if away not in dealers]
+    missed = [t for t, (_, dealers) in driver._dealt._fresh.items() if away not in dealers]
     assert missed
     assert pairs
     everybody = frozenset(range(PEERS))
@@ -97,13 +97,13 @@ def test_rounds_in_which_too_few_dealt_are_passed_over_or_exact_and_never_opened
     """Round 0, where the recovery is at the training's model, and round 7 of a block."""
     setup = Setup(PEERS, TOLERANCE)
     trained = setup.train(rounds=ROUNDS)
-    opened, stored = set(), Driver._stored_share
+    opened, stored = set(), DealtSums.stored_share
 
     def noting(self, t, of):
         opened.add(t)
         return stored(self, t, of)
 
-    monkeypatch.setattr(Driver, "_stored_share", noting)
+    monkeypatch.setattr(DealtSums, "stored_share", noting)
     setup.closed = frozenset({0, 7})
     for method in ("pdlrecover", "historical"):
         opened.clear()

@@ -8,6 +8,7 @@ from wire import FEDERATION, OPENED_PAIRS, SETTINGS, TRAINING, Setup, Wire, same
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.protocol.tasks import StoredSums
 from pdlrecover.engines.peers.runs.archive import Archive
+from pdlrecover.engines.peers.runs.dealt_sums import DealtSums
 from pdlrecover.engines.peers.runs.driver import Driver, _digest, _teachers
 from pdlrecover.errors import PlanError
 from pdlrecover.field import F61
@@ -63,7 +64,7 @@ def test_a_recovery_that_too_few_have_the_shares_for_says_whom_it_waits_for(sett
     recovering = setup.recover(trained, (0, 5), method="historical", run=False)
     for peer, session in recovering.sessions.items():
         if peer in (2, 3):
-            session.driver._stored_share = lambda *_: None
+            session.driver._dealt.stored_share = lambda *_: None
     recovering.run(until=20.0)
     assert not any(p.finished for p in recovering.sessions.values())
     for session in recovering.sessions.values():
@@ -84,7 +85,7 @@ def test_who_is_away_and_who_lacks_a_sum_of_several_is_told_apart(setting):
     )
     for peer, lacked in ((2, 1), (3, 5)):
         driver = recovering.sessions[peer].driver
-        driver._stored_share = without(driver._stored_share, lacked)
+        driver._dealt.stored_share = without(driver._dealt.stored_share, lacked)
     stored = lambda: isinstance(recovering.sessions[4].task, StoredSums)  # noqa: E731
     recovering.run(done=stored)
     recovering.wire.cut = {1}
@@ -131,7 +132,7 @@ def test_sums_of_the_kept_follow_from_those_of_the_removed(away, monkeypatch):
     wire.cut.clear()
     network.run()
     for instead in (False, True):
-        monkeypatch.setattr(Driver, "_reads_removed", lambda _, instead=instead: instead)
+        monkeypatch.setattr(DealtSums, "reads_removed", lambda _, instead=instead: instead)
         stores, setup.stores = setup.stores, copy.deepcopy(setup.stores)
         recovered = setup.recover(network, (1,), settings=OPENED_PAIRS)
         models.append(same_models(recovered))
@@ -145,7 +146,7 @@ def test_sums_of_the_kept_follow_from_those_of_the_removed(away, monkeypatch):
 def test_the_shares_of_fewer_dealers_are_read(setting, removed, reads):
     setup, network, simulation = setting
     recovered = setup.recover(network, removed, settings=OPENED_PAIRS, method="pdlrecover:period=6")
-    assert recovered.sessions[0].driver._reads_removed() is reads
+    assert recovered.sessions[0].driver._dealt.reads_removed() is reads
     expected = simulation.recover(
         removed, "pdlrecover:period=6", reason="malicious", settings=OPENED_PAIRS
     )
@@ -164,7 +165,7 @@ def test_peers_that_lack_shares_of_different_rounds_open_what_they_have(setting)
     )
     for peer, lacked in ((2, 1), (3, 5)):
         driver = recovering.sessions[peer].driver
-        driver._stored_share = without(driver._stored_share, lacked)
+        driver._dealt.stored_share = without(driver._dealt.stored_share, lacked)
     recovering.run(until=100.0)
     expected = simulation.recover(
         (0, 5), "pdlrecover:period=6", reason="malicious", settings=OPENED_PAIRS
@@ -327,11 +328,11 @@ def test_the_ledger_of_a_run_says_who_was_in_its_sums():
     assert told.gradient_evaluations == 4 * (told.exact_rounds - 1)
 
 
-def bare_driver(**attributes):
-    """Return a driver that has nothing but these."""
-    driver = Driver.__new__(Driver)
-    vars(driver).update(attributes)
-    return driver
+def bare(kind, **attributes):
+    """Return one of this kind that has nothing but these."""
+    made = kind.__new__(kind)
+    vars(made).update(attributes)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -347,7 +348,7 @@ def bare_driver(**attributes):
 )
 def test_the_trainings_own_local_steps_are_known_as_such(training, asked, same):
     """Else updates that the training opened would be dealt and opened again, in another sum."""
-    driver = bare_driver(_local=training)
+    driver = bare(Driver, _local=training)
     update = Update(round=0, at=np.zeros(2), local=asked)
     assert (driver._differing(update) == []) == same
     assert driver._differing(replace(update, stream=7)) != []
@@ -361,5 +362,5 @@ def test_what_the_training_opened_is_added_up_in_the_field():
         def opened(self, t):
             return near
 
-    total = bare_driver(_past=Past())._trained(range(5))
+    total = bare(DealtSums, _past=Past()).trained(range(5))
     assert [int(x) for x in total] == [5 * int(x) % F61.modulus for x in near]

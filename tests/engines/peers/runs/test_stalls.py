@@ -168,7 +168,7 @@ def test_on_the_wire_a_recovery_without_shares_ends_by_its_replacement():
     trained = setup.train(rounds=14)
     recovering = setup.recover(trained, (0, 5), Wire(), "historical", run=False)
     for peer in (2, 3):
-        recovering.sessions[peer].driver._stored_share = lambda *_: None
+        recovering.sessions[peer].driver._dealt.stored_share = lambda *_: None
     voters = Voters()
     stalled = voters.pass_removal().digest
 

@@ -6,11 +6,9 @@ Rules:
   gets, and those are the public log; so all peers go through the same requests, and a peer that
   was away is where the others are once it has fed its method the entries it missed.
 - Each peer computes its own update alone, and nobody else's.
-- The guard (`recovery.privacy`) is asked before every opening. What it knows follows from the logs
-  of the training and of this run, so that all peers come to the same.
-- A stored sum is over those kept peers that dealt in that round. A pair is over those that dealt in
-  both of its rounds; where the guard does not allow that, it is as if it were zero: nothing of it
-  is opened, and rounds that would need it are exact ones. Where pairs
+- Before every opening the guard is asked for the sums that it is made of: see `dealt_sums`. A pair
+  that the guard does not allow is as if it were zero: nothing of it is opened, and rounds that
+  would need it are exact ones. Where pairs
   are opened (`open_pairs`, delta-grad), the method subtracts two sums by itself, each over those
   that dealt in it: there who was away in one of the two is not left out of the other (see
   `pdlrecover`, which then leaves the pair out).
@@ -29,7 +27,7 @@ Rules:
 """
 
 import hashlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +47,7 @@ from pdlrecover.engines.peers.protocol.tasks import (
     StoredSums,
     Task,
 )
+from pdlrecover.engines.peers.runs.dealt_sums import DealtSums
 from pdlrecover.engines.peers.runs.mask_stock import MaskStock
 from pdlrecover.engines.peers.runs.participation import Participation
 from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
@@ -58,9 +57,6 @@ from pdlrecover.errors import PlanError, RangeError
 from pdlrecover.field import F61, Elements, FixedPoint, Integers
 from pdlrecover.recovery import requests as r
 from pdlrecover.recovery.evaluation import NUMBERS
-from pdlrecover.recovery.privacy import PrivacyGuard, trained_round
-from pdlrecover.recovery.schedule import MAX_BUFFER
-from pdlrecover.sharing import Shares
 
 Contribute = Callable[[r.Update], Integers]
 Evaluate = Callable[[r.Evaluation], Integers]
@@ -114,7 +110,6 @@ class Driver:
         self.round = naming.round if naming else 0
         quorums = context.scheme.quorums
         self._least = max(quorums.tolerance.colluders + 2, context.quorum)
-        self._guard = PrivacyGuard(colluders=quorums.tolerance.colluders, unprotected=unprotected)
         if self._least > len(context.peers):
             raise PlanError(
                 f"a sum must be of {self._least} peers at least, so that no coalition can subtract "
@@ -126,12 +121,14 @@ class Driver:
         self.ledger = Ledger(kept=len(context.peers), traffic=traffic, local_steps=local.steps)
         self.participation = Participation()
         self._step = -1
-        self._fresh: dict[int, tuple[int, frozenset[int]]] = {}
-        """By round: the step of its last fresh sum, and who dealt in it."""
-        self._questions_of: dict[int, bytes] = {}
-        """By step: the digest of the fresh updates that it asked for; none is asked for twice."""
-        self._pairs: dict[int, Elements | None] = {}
-        """By round: this peer's share of the pair, once it was used; the last few."""
+        self._dealt = DealtSums(
+            context=context,
+            store=store,
+            past=self._past,
+            code=code,
+            unprotected=unprotected,
+            participation=self.participation,
+        )
         self._masks = MaskStock(size=context.scheme.quorums.blocks(code.length))
         self._decode: Callable[[Integers], Any] = lambda opened: opened
         self._asked_round: int | None = None
@@ -154,8 +151,7 @@ class Driver:
             self.participation.meet("evaluations", len(dealers))
             return self._next(self.evaluations.enter(self._evaluation, entry.values, len(dealers)))
         if self._asked_round is not None:
-            self.participation.deal(self._asked_round, dealers)
-            self._guard.note(self._questions_of[self._step], dealers)
+            self._dealt.deal(self._step, self._asked_round, dealers)
             self._masks.meet(dealers)
             return self._next(self._take_fresh(self._asked_round, entry, dealers))
         if dealers:
@@ -164,12 +160,10 @@ class Driver:
 
     def _take_fresh(self, t: int, entry: LogEntry, dealers: frozenset[int]) -> r.Sum | None:
         """Return the sum of a round; if it is void, there is no pair of it."""
-        self._pairs.pop(t, None)
-        self._fresh.pop(t, None)
         total = self._checked(entry.values, len(dealers), about=t)
         if total is not None:
-            self._fresh[t] = self._step, dealers
             return total
+        self._dealt.drop(t)
         run, seed = self.context.run, entry.after(self.context.run)
         self.void_rounds.append(
             VoidRound(run=run, step=self._step, round=t, dealers=dealers, seed=seed)
@@ -207,7 +201,7 @@ class Driver:
             elif isinstance(request, r.Continued):
                 self.rounds, answer = request.rounds, None
                 self.evaluations.go_on(request)
-            elif isinstance(request, r.Dots) and not any(map(self._may_use, request.pairs)):
+            elif isinstance(request, r.Dots) and not any(map(self._dealt.may_use, request.pairs)):
                 answer = np.zeros((len(request.vectors), len(request.pairs)))
             else:
                 self._step += 1
@@ -221,15 +215,13 @@ class Driver:
             case r.Evaluation():
                 return self._evaluate_at(request)
             case r.Past(rounds=rounds):
-                self._check_stored(rounds, "stored sums")
-                return self._stored(rounds, "past", set(self.context.peers))
+                self._dealt.open_kept(rounds, "stored sums")
+                return self._stored(rounds, "past", self._dealt.kept)
             case r.PastBlocks(blocks=blocks):
                 return self._past_blocks(blocks)
             case r.Removed(rounds=rounds):
-                everybody = set(range(self.context.scheme.quorums.peers))
-                removed = everybody - set(self.context.peers)
-                self._may_open(rounds, removed)
-                return self._stored(rounds, "removed", removed)
+                self._dealt.open_stored(rounds, self._dealt.removed)
+                return self._stored(rounds, "removed", self._dealt.removed)
             case r.Direction():
                 return self._direction(request)
             case r.Dots():
@@ -252,17 +244,13 @@ class Driver:
             )
         self.round, self.at = request.round, request.at.copy()
         if self._was_trained(request):
-            self._check_stored((request.round,), "fresh sums")
+            self._dealt.open_kept((request.round,), "fresh sums")
             self.participation.from_history += 1
-            return self._stored((request.round,), "past", set(self.context.peers))
+            return self._stored((request.round,), "past", self._dealt.kept)
         numbers = [request.round, *self._differing(request)]
         asked = _digest("update", numbers, request.at, *_teachers(request))
-        if asked in self._questions_of.values():
-            raise PlanError(
-                f"this method asks for the same updates of round {request.round} twice, and who is "
-                "away in one of the two sums would be exposed; choose another method"
-            )
-        self._asked_round, self._questions_of[self._step] = request.round, asked
+        self._dealt.ask(self._step, request.round, asked)
+        self._asked_round = request.round
         return FreshSum(
             scheme=self.context.scheme,
             length=self._code.length,
@@ -339,23 +327,23 @@ class Driver:
 
     def _stored(self, rounds: tuple[int, ...], name: str, of: set[int]) -> Task:
         self._decode = lambda opened: self._checked(
-            opened, self._dealings(rounds, of), about=rounds[0]
+            opened, self._dealt.dealings(rounds, of), about=rounds[0]
         )
-        return self._opening(_digest(name, rounds), lambda: self._stored_total(rounds, of))
+        return self._opening(_digest(name, rounds), lambda: self._dealt.stored_total(rounds, of))
 
     def _past_blocks(self, blocks: tuple[tuple[int, ...], ...]) -> Task:
         for rounds in blocks:
-            self._check_stored(rounds, "stored sums")
-        kept, count, instead = set(self.context.peers), len(blocks), self._reads_removed()
-        of = set(range(self.context.scheme.quorums.peers)) - kept if instead else kept
+            self._dealt.open_kept(rounds, "stored sums")
+        dealt, count, instead = self._dealt, len(blocks), self._dealt.reads_removed()
+        of = dealt.removed if instead else dealt.kept
 
         def decode(opened: Integers) -> tuple[r.Sum | None, ...]:
             sums = opened.reshape(count, -1)
             if instead:
-                whole = np.stack([self._trained(rounds) for rounds in blocks])
+                whole = np.stack([dealt.trained(rounds) for rounds in blocks])
                 sums = F61.to_signed(F61.subtract(whole, F61.from_signed(sums)))
             return tuple(
-                self._checked(each, self._dealings(rounds, kept), about=rounds[0])
+                self._checked(each, dealt.dealings(rounds, dealt.kept), about=rounds[0])
                 for each, rounds in zip(sums, blocks, strict=True)
             )
 
@@ -367,50 +355,34 @@ class Driver:
             round=self.round,
             asked=_digest("past blocks", [instead, *numbers]),
             count=count,
-            shares=lambda: [self._stored_total(rounds, of) for rounds in blocks],
+            shares=lambda: [dealt.stored_total(rounds, of) for rounds in blocks],
         )
 
-    def _reads_removed(self) -> bool:
-        """Say whether removed peers' shares and a round's sum are less to read than kept peers'.
-
-        A sum is as large as the shares of so many dealers as a block has secrets.
-        """
-        quorums, kept = self.context.scheme.quorums, len(self.context.peers)
-        return quorums.peers - kept + quorums.packing < kept
-
-    def _trained(self, rounds: Sequence[int]) -> Integers:
-        """Return what the training opened in these rounds, added up."""
-        opened = [F61.from_signed(self._past.opened(t)) for t in rounds]
-        return F61.combine([1] * len(opened), opened)
-
     def _direction(self, request: r.Direction) -> Task:
-        self._check_stored(request.rounds, "directions")
+        self._dealt.open_kept(request.rounds, "directions")
         for b in request.pairs:
-            self._open_pair(b, "directions")
+            self._dealt.open_pair(b, "directions")
         coefficients = encoding.encode_direction(self._code, request)
-        kept, one = set(self.context.peers), int(self._code.scale)
-        stored = one * self._dealings(request.rounds, kept)
+        dealt, one = self._dealt, int(self._code.scale)
+        stored = one * dealt.dealings(request.rounds, dealt.kept)
         pairs = zip(coefficients[len(request.rounds) :], request.pairs, strict=True)
-        size = stored + sum(2 * abs(p) * len(self._both(b)) for p, b in pairs)
+        size = stored + sum(2 * abs(p) * len(dealt.both(b)) for p, b in pairs)
         about = request.rounds[0]
         self._decode = lambda opened: self._checked(
             opened, size, weights=stored, scale=one, about=about
         )
-
-        def share() -> Elements | None:
-            stored = [self._stored_share(t, kept) for t in request.rounds]
-            return self._combined([*stored, *map(self._pair, request.pairs)], coefficients)
-
         numbers = np.array(coefficients, dtype=np.int64)
         asked = _digest("direction", [*request.rounds, -1, *request.pairs], numbers)
-        return self._opening(asked, share)
+        return self._opening(
+            asked, lambda: dealt.direction(request.rounds, request.pairs, coefficients)
+        )
 
     def _dots(self, request: r.Dots) -> Task:
         encoded, scales = encoding.encode_vectors(self._code, request.vectors)
-        places = [i for i, b in enumerate(request.pairs) if self._may_use(b)]
+        places = [i for i, b in enumerate(request.pairs) if self._dealt.may_use(b)]
         pairs = tuple(request.pairs[i] for i in places)
         for b in pairs:
-            self._open_pair(b, "dot products")
+            self._dealt.open_pair(b, "dot products")
 
         def decode(opened: Integers) -> np.ndarray:
             products = np.zeros((len(encoded), len(request.pairs)))
@@ -435,7 +407,7 @@ class Driver:
             asked=_digest("dots", [dealt, stock, first, *pairs], encoded),
             least_dealers=self.context.scheme.quorums.tolerance.colluders + 1,
             vectors=encoded,
-            pairs=lambda: self._pair_shares(pairs),
+            pairs=lambda: self._dealt.pair_shares(pairs),
             count=len(pairs),
             dealt=dealt,
             masks=masks,
@@ -449,105 +421,6 @@ class Driver:
             asked=asked,
             share=share,
         )
-
-    def _combined(
-        self, shares: Sequence[Elements | None], coefficients: Sequence[int]
-    ) -> Elements | None:
-        found = [share for share in shares if share is not None]
-        if len(found) < len(shares):
-            return None
-        return F61.combine(coefficients, found)
-
-    def _stored_total(self, rounds: Sequence[int], of: set[int]) -> Elements | None:
-        """Return this peer's share of the stored sums of these rounds, added up.
-
-        It is zero where none of these peers dealt.
-        """
-        dealt = [t for t in rounds if self._dealers(t) & of]
-        if not dealt:
-            return np.zeros(self.context.scheme.quorums.blocks(self._code.length), dtype=np.int64)
-        return self._combined([self._stored_share(t, of) for t in dealt], [1] * len(dealt))
-
-    def _dealings(self, rounds: Sequence[int], of: set[int]) -> int:
-        """Return how many stored dealings of these peers are added up over these rounds."""
-        return sum(len(self._dealers(t) & of) for t in rounds)
-
-    def _dealers(self, t: int) -> set[int]:
-        """Return who dealt in a round of the training run."""
-        if not 0 <= t < (rounds := len(self._past)):
-            raise PlanError(f"round {t} was asked for, and the history has {rounds}")
-        return set(self._past.dealers(t))
-
-    def _stored_share(self, t: int, of: set[int]) -> Elements | None:
-        dealers = sorted(self._dealers(t) & of)
-        if not dealers:
-            raise PlanError(f"none of the peers that this asks for dealt in round {t}")
-        return self._past.shares(t, dealers)
-
-    def _check_stored(self, rounds: Sequence[int], kind: str) -> None:
-        """Ask the guard for the kept peers' stored sums of these rounds."""
-        kept = set(self.context.peers)
-        self._may_open(rounds, kept)
-        for t in rounds:
-            self.participation.meet(kind, len(self._dealers(t) & kept))
-
-    def _may_open(self, rounds: Sequence[int], of: set[int]) -> None:
-        """Ask the guard for the sums of what these peers dealt in these rounds of the training."""
-        for t in rounds:
-            dealers = frozenset(self._dealers(t))
-            self._guard.note(trained_round(t), dealers)
-            if some := dealers & of:
-                self._guard.open(trained_round(t), some)
-
-    def _questions(self, b: int) -> tuple[Hashable, Hashable]:
-        """Return the two questions whose sums the pair of round b is made of."""
-        self._guard.note(trained_round(b), frozenset(self._dealers(b)))
-        return trained_round(b), self._fresh_question(b)
-
-    def _fresh_question(self, b: int) -> Hashable:
-        """Return what the last fresh sum of round b asked."""
-        return self._questions_of[self._fresh[b][0]]
-
-    def _may_use(self, b: int) -> bool:
-        """Say whether the pair of round b hides everybody, given what is open of its two sums."""
-        both = frozenset(self._both(b))
-        return all(self._guard.allows(question, both) for question in self._questions(b))
-
-    def _open_pair(self, b: int, kind: str) -> None:
-        """Ask the guard for the pair of round b, as if its two sums were opened by themselves."""
-        both = frozenset(self._both(b))
-        for question in self._questions(b):
-            self._guard.open(question, both)
-        self.participation.meet(kind, len(both))
-
-    def _both(self, b: int) -> set[int]:
-        """Return who dealt in both rounds of the pair of round b."""
-        if b not in self._fresh:
-            raise PlanError(f"there is no pair of round {b}: ask for its update first")
-        return self._dealers(b) & self._fresh[b][1] & set(self.context.peers)
-
-    def _pair(self, b: int) -> Elements | None:
-        """Return this peer's share of the pair of round b: fresh minus stored."""
-        if b not in self._pairs:
-            self._pairs[b] = self._read_pair(b)
-            while len(self._pairs) > MAX_BUFFER:
-                del self._pairs[next(iter(self._pairs))]
-        return self._pairs[b]
-
-    def _read_pair(self, b: int) -> Elements | None:
-        both, step = self._both(b), self._fresh[b][0]
-        fresh = self._store.shares(self.context.run, step, sorted(both))
-        stored = self._stored_share(b, set(both))
-        return None if fresh is None or stored is None else F61.subtract(fresh, stored)
-
-    def _pair_shares(self, pairs: tuple[int, ...]) -> list[Shares] | None:
-        rows = [self._pair(b) for b in pairs]
-        found = [
-            Shares(peers=(self.context.me,), values=row[None], length=self._code.length)
-            for row in rows
-            if row is not None
-        ]
-        return found if len(found) == len(rows) else None
 
 
 def _teachers(request: r.Update) -> list[np.ndarray]:
