@@ -1,7 +1,7 @@
 """What one peer says or votes does not stop the others."""
 
 import pytest
-from wire import KEYS, Setup, Wire, same_models
+from wire import KEYS, TRAINING, Setup, Wire, same_models
 
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.protocol import codec
@@ -32,6 +32,23 @@ def test_a_peer_that_says_it_holds_another_model_stops_nobody(peers, removed):
     assert len(told) == peers - 2
     assert not recovered.halts
     same_models(recovered)
+
+
+def test_where_all_models_differ_and_no_quorum_is_left_peers_wait_and_say_whose_differ():
+    """Two of five hold a model of their own each: they stop. The others cannot go on, or judge."""
+    setup = Setup(5, ONE_OF_EACH)
+    network = setup.train(Wire(), rounds=6, run=False)
+    network.run(done=lambda: all(each.protocol.step == 1 for each in network.sessions.values()))
+    for peer in (3, 4):
+        network.crash(peer, setup.trainer(peer, 6))
+        setup.stores[peer].log(TRAINING)[0].values[0] += peer
+        network.start(peer)
+    network.run(until=100.0)
+    assert set(network.halts) == {3, 4}
+    for peer in range(3):
+        waiting = network.sessions[peer].protocol.waiting(network.wire.now)
+        assert (waiting.what, waiting.differing) == (Missing.AGREEMENT, (3, 4))
+        assert network.blamed(peer) == {3, 4}
 
 
 def test_who_is_removed_by_the_later_of_two_votes_can_be_taken_back():

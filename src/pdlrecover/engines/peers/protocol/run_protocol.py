@@ -18,13 +18,15 @@ Rules:
   of shares stays missed. The others wait for a peer again once they have heard from it in the step
   before.
 - *Divergence.* A message of the same step with another log or another request shows that its
-  sender holds another model. It is not counted and its sender is named. This peer stops when it
-  differs from more peers than may collude or lie, or when those that agree are no quorum any more;
-  also when the answers of that many peers do not lead from its log to what was signed.
+  sender holds another model. It is not counted and its sender is named. This peer stops when more
+  peers than may collude or lie hold one other model; also when the answers of that many peers do
+  not lead from its log to what was signed. If those that agree are no quorum any more, and the
+  others do not agree either, it waits, and says whose models differ.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol import messages as m
@@ -209,7 +211,8 @@ class RunProtocol:
 
     def waiting(self, now: float) -> Waiting | None:
         """Return what is missing, if the step under way has waited for it for long."""
-        return None if self.current is None or self.halted else self.current.waiting(now)
+        found = None if self.current is None or self.halted else self.current.waiting(now)
+        return replace(found, differing=tuple(sorted(self._differing))) if found else None
 
     def answers(self, to: int, first: int, entries: list[m.LogEntry]) -> Send:
         """Return the message that answers a `Serve`."""

@@ -35,3 +35,5 @@ class Waiting:
     """Who was not heard from lately."""
     lacking: tuple[int, ...] = ()
     """Who was heard from, this peer perhaps, and does not have the shares."""
+    differing: tuple[int, ...] = ()
+    """Who said in this step that it holds another model."""

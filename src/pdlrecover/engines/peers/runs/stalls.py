@@ -47,8 +47,8 @@ class Stalls:
                 del self._known[run]
                 LOG.info("%s: goes on", title, extra={"facts": facts})
             return []
-        self.waits[run] = self._text(run, waiting)
-        subject = waiting.step, waiting.what, waiting.away, waiting.lacking
+        self.waits[run] = self._text(run, waiting) + self._differ(waiting)
+        subject = waiting.step, waiting.what, waiting.away, waiting.lacking, waiting.differing
         if self._known.get(run) != subject:
             self._known[run] = subject
             facts |= {"round": waiting.round, "waits_for": waiting.what.value}
@@ -117,6 +117,15 @@ class Stalls:
             f"{where} for the shares of {waiting.needed} peers; missing are those of "
             f"{' and '.join(missing) or 'nobody, so some of them are wrong'}{remedies}"
         )
+
+    def _differ(self, waiting: Waiting) -> str:
+        """Say who is not counted because of its model, if anybody."""
+        who = ", ".join(self._who(waiting.differing))
+        text = (
+            f"; not counted, since they say that they hold another model, are {who}: compare "
+            "weights_sha256, versions and hardware"
+        )
+        return text if who else ""
 
     def _remedy(self, run: bytes, waiting: Waiting) -> str:
         """Say how a recovery that lacks shares is replaced."""
