@@ -78,3 +78,27 @@ def test_a_peer_that_hears_nobody_waits_for_a_quorum_and_not_for_shares():
     wire.cut = set()
     recovering.run(until=wire.now + 500.0)
     same_models(recovering)
+
+
+def test_a_peer_that_is_behind_says_whose_answers_do_not_come():
+    setup, dropped = Setup(5, ONE_OF_EACH), [True]
+
+    def tamper(sender, recipient, data):
+        is_answer = isinstance(codec.decode(data).body, m.Answers)
+        return [] if dropped[0] and is_answer else [(sender, data)]
+
+    wire = Wire(tamper=tamper)
+    training = setup.train(wire, rounds=6, run=False)
+    wire.cut = {4}
+    training.run(done=lambda: training.sessions[0].protocol.step == 4)
+    wire.cut = set()
+    behind = training.sessions[4].protocol
+    assert behind.waiting(wire.now) is None
+    training.run(until=wire.now + 3 * setup.deadlines.message, done=lambda: False)
+    waiting = behind.waiting(wire.now)
+    assert (waiting.what, waiting.step) == (Missing.ANSWERS, 0)
+    assert set(waiting.lacking) | set(waiting.away) == {0, 1, 2, 3}
+    dropped[0] = False
+    training.run(until=wire.now + 500.0)
+    same_models(training)
+    assert behind.waiting(wire.now) is None

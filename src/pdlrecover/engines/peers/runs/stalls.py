@@ -108,6 +108,10 @@ class Stalls:
                 f"{where} for agreement on whose dealings are added up: {waiting.needed} must hold "
                 f"the same{unheard}; {start or 'look at the log of the others'}"
             )
+        if waiting.what is Missing.ANSWERS:
+            here = f"; asked in vain are {lacking}" if lacking else ""
+            unheard = f"; not heard from are {away}; {start}" if away else ""
+            return f"{where} for what the others have opened meanwhile{here}{unheard}"
         missing = [f"{away} (not heard from)"] * bool(away)
         missing += [f"{lacking} (here, without the shares)"] * bool(lacking)
         backup = f"put back a backup of the history of {lacking}" if lacking else ""
