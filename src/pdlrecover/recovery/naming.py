@@ -9,8 +9,9 @@ The round's updates are used for nothing, so nothing that is used is opened here
 from pdlrecover.recovery.requests import Method, Sketches, Vector, Weights
 
 NAMINGS = 3
-"""After the first so many void rounds of a run somebody is looked for, after later ones not: a
-cheat that is named again and again does not make the others reveal more and more."""
+"""After the first so many void rounds of a run somebody is looked for, after later ones not, unless
+there is a removal: a cheat that is named again and again does not make the others reveal more and
+more."""
 
 
 def naming(round: int, at: Vector) -> Method:

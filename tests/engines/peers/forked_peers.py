@@ -30,10 +30,10 @@ class ForkedPeers:
         )
         assert self._process.stdout.readline() == "ready\n"
 
-    def start(self, folder, arguments, log):
-        """Start a peer's command; what it says goes to a file."""
+    def start(self, folder, arguments, log, cheat=None):
+        """Start a peer's command; what it says goes to a file. It may play a cheat of `chaos`."""
         order = {"folder": str(folder), "arguments": [str(a) for a in arguments], "log": str(log)}
-        return Child(self, self.ask(**order))
+        return Child(self, self.ask(**order, cheat=cheat))
 
     def ask(self, **order):
         self._process.stdin.write(json.dumps(order) + "\n")
@@ -105,6 +105,9 @@ def _say(line):
 
 def _live(order, mishaps, command):
     """Be the peer, from here to the end."""
+    from pdlrecover.experiments.chaos.cheating_peer import play
+    from pdlrecover.experiments.chaos.cheats import CHEATS
+
     code = 1
     try:
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -112,6 +115,8 @@ def _live(order, mishaps, command):
         for fd, place in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(fd, place)
         mishaps.install(order["folder"])
+        if order["cheat"]:
+            play(CHEATS[order["cheat"]])
         sys.argv = ["pdlrecover", *order["arguments"]]
         command()
         code = 0

@@ -34,13 +34,16 @@ class Processes:
     def folder(self, me):
         return self.place / whole_peers.TREES[me]
 
-    def start(self, *peers, descriptors=None):
-        """Start peers; those that are started anew may be limited to so many descriptors."""
+    def start(self, *peers, descriptors=None, cheat=None):
+        """Start peers; those that are forked may play a cheat of `chaos`, and those that are
+        started anew be limited to so many descriptors.
+        """
         for me in peers:
             command = ["peer", "run", self.federation, self.folder(me), "--json-logs"]
             log = self.place / f"{me}.log"
             if self.forked_peers:
-                self.running[me] = self.forked_peers.start(self.folder(me), command, log)
+                folder = self.folder(me)
+                self.running[me] = self.forked_peers.start(folder, command, log, cheat)
                 continue
             with log.open("ab") as file:
                 self.running[me] = subprocess.Popen(

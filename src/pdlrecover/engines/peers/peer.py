@@ -39,13 +39,12 @@ from pdlrecover.engines.peers.runs.progress import Progress
 from pdlrecover.engines.peers.runs.run_factory import RunFactory
 from pdlrecover.engines.peers.runs.run_session import Outgoing, RunSession
 from pdlrecover.engines.peers.runs.stalls import Stalls
-from pdlrecover.engines.peers.runs.void_rounds import VoidRound
+from pdlrecover.engines.peers.runs.void_rounds import VoidRound, looked_into
 from pdlrecover.engines.peers.transport.inbox import Inbox
 from pdlrecover.engines.peers.transport.link import Limits, Tls
 from pdlrecover.engines.peers.transport.network import Network
 from pdlrecover.errors import CodecError, HistoryError, PDLRecoverError
 from pdlrecover.field import one_blas_thread
-from pdlrecover.recovery.naming import NAMINGS
 
 LOG = logging.getLogger("pdlrecover.peer")
 GOSSIP_SECONDS = 2.0
@@ -441,8 +440,11 @@ class Peer:
 
     def _start_namings(self, session: RunSession) -> None:
         """Begin to look for who made a round void, in the first few that are; not in a founding."""
-        founds = session is self.sessions.get(self.runs.founding)
-        for void in session.driver.void_rounds[: 0 if founds else NAMINGS]:
+        if session is self.sessions.get(self.runs.founding):
+            return
+        trains = session is self.sessions.get(self.runs.training)
+        removed = self.removals.removals_in_training() if trains else []
+        for void in looked_into(session.driver.void_rounds, removed):
             if void.naming not in self._namings:
                 self._namings[void.naming] = void
                 self._begin(void.naming, self.runs.namer(void, session.driver.context.peers))

@@ -48,18 +48,14 @@ def test_peers_that_are_killed_and_frozen_end_with_one_model_and_lose_nothing(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cheat", "named"),
-    [("large-weight", "dealt a weight of "), ("greedy", "asks again and again for answers")],
-)
-def test_a_cheat_is_named_and_removed_and_the_training_goes_on_without_it(cheat, named, tmp_path):
-    options = ("--peers", 5, "--seed", 1, "--cheats", cheat)
+def test_a_cheat_is_named_and_removed_and_the_training_goes_on_without_it(tmp_path):
+    options = ("--peers", 5, "--seed", 1, "--cheats", "large-weight")
     said, verdict = chaos(tmp_path / "verdict.json", *options)
     assert verdict["problems"] == []
     (trial,) = verdict["trials"]
-    assert trial["cheats"] == {"fir": cheat}
-    assert any(what.startswith(named) for what in trial["named"]["fir"])
-    assert f"fir ({cheat}) was named: " in said
+    assert trial["cheats"] == {"fir": "large-weight"}
+    assert any(what.startswith("dealt a weight of ") for what in trial["named"]["fir"])
+    assert "fir (large-weight) was named: " in said
     assert said.index("shall be removed by accelerated-retrain") < said.index("training has ended")
 
 

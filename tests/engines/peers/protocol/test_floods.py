@@ -125,7 +125,7 @@ def test_what_a_dealer_did_that_is_left_out_already_is_not_judged_again(network)
         statement=bytes(64),
         private=b"",
     )
-    network.sessions[0].protocol.current.holdings.leave_out({CHEAT})
+    network.sessions[0].protocol.current.holdings.distrust(CHEAT)
     network.deliver(0, 1, said(network, empty, sender=1))
     assert not network.blames
     other = replace(empty, dealer=2)

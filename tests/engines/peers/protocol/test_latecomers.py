@@ -32,16 +32,28 @@ def test_pauses_double_up_to_the_longest():
 def test_who_is_in_time_again_is_forgiven_by_half():
     latecomers = Latecomers()
     _, step = pauses(latecomers, 0, 3)
-    for _ in range(4):
+    for _ in range(LONGEST):
         latecomers.note(step, late=(), in_time={3})
         step += 1
     found, step = pauses(latecomers, step, 1)
     assert found == [4]  # 4 was halved to 2, and doubled again
-    for _ in range(4 + 2 + 1):
+    for _ in range(3 * LONGEST):
         latecomers.note(step, late=(), in_time={3})
         step += 1
     found, _ = pauses(latecomers, step, 1)
     assert found == [1]
+
+
+@pytest.mark.parametrize("peers", [5, 7, 14, 30])
+def test_who_withholds_from_each_in_its_turn_is_not_forgiven_between(peers):
+    """So each victim waits in vain a few times, and then once in 65 steps at most."""
+    latecomers, steps, in_vain = Latecomers(), 20 * LONGEST, 0
+    for step in range(steps):
+        awaited = {3} - latecomers.passed_over(step)
+        late = awaited if step % peers < 2 else set()
+        latecomers.note(step, late=late, in_time=awaited - late)
+        in_vain += len(late)
+    assert in_vain <= 6 + steps / (LONGEST + 1)
 
 
 def trained(tamper=None):

@@ -1,7 +1,7 @@
 """What one peer says or votes does not stop the others."""
 
 import pytest
-from wire import KEYS, Setup, Wire, same_models
+from wire import KEYS, TRAINING, Setup, Wire, same_models
 
 from pdlrecover import Tolerance
 from pdlrecover.engines.peers.protocol import codec
@@ -34,6 +34,23 @@ def test_a_peer_that_says_it_holds_another_model_stops_nobody(peers, removed):
     same_models(recovered)
 
 
+def test_where_all_models_differ_and_no_quorum_is_left_peers_wait_and_say_whose_differ():
+    """Two of five hold a model of their own each: they stop. The others cannot go on, or judge."""
+    setup = Setup(5, ONE_OF_EACH)
+    network = setup.train(Wire(), rounds=6, run=False)
+    network.run(done=lambda: all(each.protocol.step == 1 for each in network.sessions.values()))
+    for peer in (3, 4):
+        network.crash(peer, setup.trainer(peer, 6))
+        setup.stores[peer].log(TRAINING)[0].values[0] += peer
+        network.start(peer)
+    network.run(until=100.0)
+    assert set(network.halts) == {3, 4}
+    for peer in range(3):
+        waiting = network.sessions[peer].protocol.waiting(network.wire.now)
+        assert (waiting.what, waiting.differing) == (Missing.AGREEMENT, (3, 4))
+        assert network.blamed(peer) == {3, 4}
+
+
 def test_who_is_removed_by_the_later_of_two_votes_can_be_taken_back():
     """Two removals that together leave too few: once both are known, only one of them counts."""
     setup = Setup(5, ONE_OF_EACH)
@@ -61,3 +78,27 @@ def test_a_peer_that_hears_nobody_waits_for_a_quorum_and_not_for_shares():
     wire.cut = set()
     recovering.run(until=wire.now + 500.0)
     same_models(recovering)
+
+
+def test_a_peer_that_is_behind_says_whose_answers_do_not_come():
+    setup, dropped = Setup(5, ONE_OF_EACH), [True]
+
+    def tamper(sender, recipient, data):
+        is_answer = isinstance(codec.decode(data).body, m.Answers)
+        return [] if dropped[0] and is_answer else [(sender, data)]
+
+    wire = Wire(tamper=tamper)
+    training = setup.train(wire, rounds=6, run=False)
+    wire.cut = {4}
+    training.run(done=lambda: training.sessions[0].protocol.step == 4)
+    wire.cut = set()
+    behind = training.sessions[4].protocol
+    assert behind.waiting(wire.now) is None
+    training.run(until=wire.now + 3 * setup.deadlines.message, done=lambda: False)
+    waiting = behind.waiting(wire.now)
+    assert (waiting.what, waiting.step) == (Missing.ANSWERS, 0)
+    assert set(waiting.lacking) | set(waiting.away) == {0, 1, 2, 3}
+    dropped[0] = False
+    training.run(until=wire.now + 500.0)
+    same_models(training)
+    assert behind.waiting(wire.now) is None

@@ -162,6 +162,27 @@ def test_a_stall_is_a_warning_once_until_the_run_goes_on(caplog):
     assert caplog.records[-1].getMessage() == "recovery: goes on"
 
 
+def test_whose_models_differ_is_said_where_a_run_waits(caplog):
+    stalls, run = Voters().stalls[0], bytes(32)
+    waiting = replace(WAITING, what=Missing.QUORUM, lacking=())
+    for each in (waiting, replace(waiting, differing=(3, 5))):
+        stalls.look(run, "training", each, 110.0)
+    first, second = (each.getMessage() for each in caplog.records)
+    assert "another model" not in first
+    assert "since they say that they hold another model, are hospital-d, hospital-f" in second
+
+
+def test_whose_answers_a_peer_that_is_behind_waits_for_is_said(caplog):
+    stalls, waiting = Voters().stalls[0], replace(WAITING, what=Missing.ANSWERS)
+    stalls.look(bytes(32), "training", waiting, 110.0)
+    (line,) = [each.getMessage() for each in caplog.records]
+    for words in (
+        "for what the others have opened meanwhile; asked in vain are hospital-c, hospital-e",
+        "not heard from are hospital-b; start hospital-b",
+    ):
+        assert words in line
+
+
 def test_on_the_wire_a_recovery_without_shares_ends_by_its_replacement():
     """Peers 2 and 3 have no stored shares, and four that keep on cannot do without both."""
     setup = Setup(6, Tolerance(colluders=1, dropouts=2))

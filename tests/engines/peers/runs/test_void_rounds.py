@@ -22,6 +22,7 @@ from pdlrecover.engines.peers.protocol import codec, evidence
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.protocol.single_dealings import SKETCHES, vectors_of
 from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
+from pdlrecover.engines.peers.runs.void_rounds import VoidRound, looked_into
 from pdlrecover.errors import MessageError
 from pdlrecover.field import F61
 from pdlrecover.recovery.requests import Update
@@ -318,3 +319,19 @@ def test_a_naming_goes_on_after_all_were_killed_in_its_midst():
     naming = setup.name(network, until=500)
     assert all(naming.sessions[p].named == {CHEAT} for p in HONEST)
     assert naming.blamed() == {CHEAT}
+
+
+def test_somebody_is_looked_for_again_once_who_was_found_is_removed():
+    """A cheat whose wrong weight hid another's update is not in these rounds any more."""
+    everybody = frozenset(range(PEERS))
+    voids = [
+        VoidRound(run=TRAINING, step=t, round=t, dealers=dealers, seed=bytes(32))
+        for t, dealers in enumerate([everybody] * 5 + [everybody - {CHEAT}] * 5)
+    ]
+
+    def rounds(*removals):
+        return [each.round for each in looked_into(voids, map(frozenset, removals))]
+
+    assert rounds() == [0, 1, 2]
+    assert rounds({CHEAT}) == [0, 1, 2, 5, 6, 7]
+    assert rounds({CHEAT}, {CHEAT}, {0}) == [0, 1, 2, 5, 6, 7]

@@ -5,7 +5,8 @@ long as its deadline. So each peer keeps its own record of whom it waited for in
 
 - After the k-th time in a row it does not wait for that dealer in the next 2^(k−1) steps, up to
   `LONGEST`. A dealing that is there in time anyhow counts as always.
-- A dealer is forgiven by half once it was in time in as many steps as the last pause was long.
+- A dealer is forgiven by half once it was in time in `LONGEST` steps: so it does not help a cheat
+  to withhold from each peer in its turn, and to be in time for that one until then.
 
 Nobody else needs to know: how long a peer waits before its receipt is its own affair.
 """
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 LONGEST = 64
-"""Nobody is passed over in more steps than these."""
+"""Nobody is passed over in more steps than these, nor forgiven after fewer."""
 
 
 @dataclass(kw_only=True)
@@ -46,7 +47,7 @@ class Latecomers:
         for peer in set(in_time) & self._records.keys():
             record = self._records[peer]
             record.in_time += 1
-            if record.in_time >= record.pause:
+            if record.in_time >= LONGEST:
                 record.pause, record.in_time = record.pause // 2, 0
             if record.pause == 0:
                 del self._records[peer]

@@ -18,13 +18,15 @@ Rules:
   of shares stays missed. The others wait for a peer again once they have heard from it in the step
   before.
 - *Divergence.* A message of the same step with another log or another request shows that its
-  sender holds another model. It is not counted and its sender is named. This peer stops when it
-  differs from more peers than may collude or lie, or when those that agree are no quorum any more;
-  also when the answers of that many peers do not lead from its log to what was signed.
+  sender holds another model. It is not counted and its sender is named. This peer stops when more
+  peers than may collude or lie hold one other model; also when the answers of that many peers do
+  not lead from its log to what was signed. If those that agree are no quorum any more, and the
+  others do not agree either, it waits, and says whose models differ.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol import messages as m
@@ -38,7 +40,7 @@ from pdlrecover.engines.peers.protocol.states import StepState
 from pdlrecover.engines.peers.protocol.step import Step
 from pdlrecover.engines.peers.protocol.step_memory import Promise, Row
 from pdlrecover.engines.peers.protocol.tasks import Task
-from pdlrecover.engines.peers.protocol.waiting import Waiting
+from pdlrecover.engines.peers.protocol.waiting import Missing, Waiting
 from pdlrecover.errors import CodecError, MessageError
 
 WINDOW = 2
@@ -79,6 +81,8 @@ class RunProtocol:
         self._positions: dict[int, tuple[int, bytes]] = {}
         self._differing: dict[int, bytes] = {}
         self._overtaken_at: float | None = None
+        self._behind_since = 0.0
+        """Since when this peer fetches, and no answer of use has come."""
         self._fetched: list[m.LogEntry] = []
         self._fetched_log = m.NOTHING
         self._attested: dict[int, bytes] = {}
@@ -124,7 +128,7 @@ class RunProtocol:
                 self.current.is_here(peer, now)
         if self._catching_up and self._goals():
             self.current.overtaken()
-            self._overtaken_at = now
+            self._overtaken_at = self._behind_since = now
             return [self._fetch()]
         effects = self.current.begin(now)
         if self._catching_up:
@@ -209,7 +213,28 @@ class RunProtocol:
 
     def waiting(self, now: float) -> Waiting | None:
         """Return what is missing, if the step under way has waited for it for long."""
-        return None if self.current is None or self.halted else self.current.waiting(now)
+        if self.current is None or self.halted:
+            return None
+        if self.current.state is StepState.BEHIND:
+            return self._waiting_behind(self.current, now)
+        found = self.current.waiting(now)
+        return replace(found, differing=tuple(sorted(self._differing))) if found else None
+
+    def _waiting_behind(self, step: Step, now: float) -> Waiting | None:
+        """Return whose answers do not come, if none has come for long."""
+        if now - self._behind_since < 2 * self.context.deadlines.message:
+            return None
+        asked = sorted({peer for signers in self._goals().values() for peer in signers})
+        here = step.heard_lately(now)
+        return Waiting(
+            what=Missing.ANSWERS,
+            step=self.step,
+            round=step.place.round,
+            since=self._behind_since,
+            needed=1,
+            away=tuple(peer for peer in asked if peer not in here),
+            lacking=tuple(peer for peer in asked if peer in here),
+        )
 
     def answers(self, to: int, first: int, entries: list[m.LogEntry]) -> Send:
         """Return the message that answers a `Serve`."""
@@ -305,6 +330,7 @@ class RunProtocol:
                 return [self._ask_on()]
         else:
             self.current.overtaken()
+            self._behind_since = now
         return [self._fetch()]
 
     @property
@@ -353,7 +379,7 @@ class RunProtocol:
         if any(len(entry.values) > self._longest for entry in body.entries):
             return self._misfit(step, sender)
         self._attested.update(self._goals().keys())
-        self._overtaken_at, self._patience = now, 1
+        self._overtaken_at, self._behind_since, self._patience = now, now, 1
         reached = 0
         for entry in body.entries[: max(self._attested) - body.first]:
             self._fetched.append(entry)

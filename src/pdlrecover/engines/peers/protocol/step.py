@@ -179,7 +179,7 @@ class Step:
     def waiting(self, now: float) -> Waiting | None:
         """Return what is missing, if the step has waited for it for long."""
         context, waited, missing = self.context, now - self._since, self.context.peers
-        deadlines, here = context.deadlines, {*self._heard_lately(now), context.me}
+        deadlines, here = context.deadlines, {*self.heard_lately(now), context.me}
         few, needed = len(here) < context.quorum, context.quorum
         what = Missing.QUORUM if few else Missing.AGREEMENT
         if self.state is StepState.OPENING:
@@ -285,13 +285,14 @@ class Step:
         self._propose_at = now + self.context.deadlines.receipts
         self._view_at = now + self.context.deadlines.view * min(1 + self.ballot.view, LONGEST_VIEW)
 
-    def _heard_lately(self, now: float) -> list[int]:
+    def heard_lately(self, now: float) -> list[int]:
+        """Return who was heard from in this step or a later one, not long ago."""
         lately = now - 2 * LONGEST_PAUSE * self.context.deadlines.resend
         return [peer for peer, at in self._heard_at.items() if at >= lately]
 
     def _leave_view(self, now: float) -> list[e.Effect]:
         """Go to the next view, if a quorum of those heard from lately is in this one or beyond."""
-        if not self.ballot.may_leave(self._heard_lately(now)):
+        if not self.ballot.may_leave(self.heard_lately(now)):
             self._view_at = now + self.context.deadlines.view
             return []
         self.ballot.next_view()

@@ -1,11 +1,12 @@
 """What a step waits for when it takes longer than it should: said to people, and to the engine.
 
-Three things can be missing:
+Four things can be missing:
 
 shares     the set is settled, or nothing was to be dealt, and too few peers say their sub-secret:
            they are away, or do not have the shares
 quorum     too few peers are here to settle a set
 agreement  enough are here, and still no set is settled
+answers    the others are ahead, and what they have opened does not come
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ class Missing(StrEnum):
     SHARES = "shares"
     QUORUM = "quorum"
     AGREEMENT = "agreement"
+    ANSWERS = "answers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,4 +36,6 @@ class Waiting:
     away: tuple[int, ...]
     """Who was not heard from lately."""
     lacking: tuple[int, ...] = ()
-    """Who was heard from, this peer perhaps, and does not have the shares."""
+    """Who was heard from, this peer perhaps, and does not have the shares, or does not answer."""
+    differing: tuple[int, ...] = ()
+    """Who said in this step that it holds another model."""

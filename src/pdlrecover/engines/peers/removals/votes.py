@@ -149,6 +149,11 @@ class Removals:
         """Return who was removed while the training was under way."""
         return self._rule.left_out([each.proposal for each in self.passed()])
 
+    def removals_in_training(self) -> list[frozenset[int]]:
+        """Return whom each removal is of that has passed while the training was under way."""
+        early = (each.proposal for each in self.passed() if each.proposal.after == m.NOTHING)
+        return [frozenset(proposal.removed) for proposal in early]
+
     def closed_rounds(self, proposal: m.RemovalProposal) -> frozenset[int]:
         """Return the rounds of the training whose stored sums this recovery leaves closed."""
         return self._rule.closed_rounds(proposal)

@@ -47,8 +47,8 @@ class Stalls:
                 del self._known[run]
                 LOG.info("%s: goes on", title, extra={"facts": facts})
             return []
-        self.waits[run] = self._text(run, waiting)
-        subject = waiting.step, waiting.what, waiting.away, waiting.lacking
+        self.waits[run] = self._text(run, waiting) + self._differ(waiting)
+        subject = waiting.step, waiting.what, waiting.away, waiting.lacking, waiting.differing
         if self._known.get(run) != subject:
             self._known[run] = subject
             facts |= {"round": waiting.round, "waits_for": waiting.what.value}
@@ -108,6 +108,10 @@ class Stalls:
                 f"{where} for agreement on whose dealings are added up: {waiting.needed} must hold "
                 f"the same{unheard}; {start or 'look at the log of the others'}"
             )
+        if waiting.what is Missing.ANSWERS:
+            here = f"; asked in vain are {lacking}" if lacking else ""
+            unheard = f"; not heard from are {away}; {start}" if away else ""
+            return f"{where} for what the others have opened meanwhile{here}{unheard}"
         missing = [f"{away} (not heard from)"] * bool(away)
         missing += [f"{lacking} (here, without the shares)"] * bool(lacking)
         backup = f"put back a backup of the history of {lacking}" if lacking else ""
@@ -117,6 +121,15 @@ class Stalls:
             f"{where} for the shares of {waiting.needed} peers; missing are those of "
             f"{' and '.join(missing) or 'nobody, so some of them are wrong'}{remedies}"
         )
+
+    def _differ(self, waiting: Waiting) -> str:
+        """Say who is not counted because of its model, if anybody."""
+        who = ", ".join(self._who(waiting.differing))
+        text = (
+            f"; not counted, since they say that they hold another model, are {who}: compare "
+            "weights_sha256, versions and hardware"
+        )
+        return text if who else ""
 
     def _remedy(self, run: bytes, waiting: Waiting) -> str:
         """Say how a recovery that lacks shares is replaced."""

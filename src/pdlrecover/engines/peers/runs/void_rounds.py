@@ -5,6 +5,7 @@ answers here. Its peers are those of that run, and its name follows from that ru
 """
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from pdlrecover.engines.peers.protocol.single_dealings import (
     asked_of,
     vectors_of,
 )
+from pdlrecover.recovery.naming import NAMINGS
 from pdlrecover.sharing import Shares
 
 
@@ -71,3 +73,18 @@ class VoidRound:
             opens=opens,
             bounds=bounds,
         )
+
+
+def looked_into(
+    voids: Sequence[VoidRound], removals: Iterable[frozenset[int]]
+) -> tuple[VoidRound, ...]:
+    """Return those of a run's void rounds whose maker is looked for.
+
+    They are the first few, and for each removal that has passed meanwhile the first few in which
+    none of its peers dealt: one cheat may have been all that these first few told of, and have
+    hidden another, who goes on.
+    """
+    found = dict.fromkeys(voids[:NAMINGS])
+    for removed in removals:
+        found |= dict.fromkeys([v for v in voids if not v.dealers & removed][:NAMINGS])
+    return tuple(found)
