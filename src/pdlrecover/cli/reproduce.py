@@ -19,13 +19,13 @@ from rich.text import Text
 from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.cli.tables import plain_table
 from pdlrecover.errors import PDLRecoverError, PlanError, RecordError
+from pdlrecover.experiments.analysis.document import Document, Table
 from pdlrecover.experiments.analysis.results import Results, origin
 from pdlrecover.experiments.batch.cache import Status, Watcher, cached, run_cells
 from pdlrecover.experiments.batch.recorded import Recorded, lacking
 from pdlrecover.experiments.batch.run_numbers import NAME, add_runs, rounded
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED, Result
-from pdlrecover.experiments.report.document import Document, Table
 from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS, document_of_records
 from pdlrecover.experiments.reproductions.scale import FULL, QUICK, Scale

@@ -4,12 +4,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from pdlrecover.experiments.analysis.format import percent, readable
 from pdlrecover.experiments.analysis.promises import above
 from pdlrecover.experiments.analysis.results import Mean
 from pdlrecover.experiments.analysis.seeds import SeedResults
 from pdlrecover.experiments.analysis.summary import divergences
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.experiments.report.format import percent, readable
 from pdlrecover.recovery.methods import OURS
 
 REMEMBERED = "remembered: 1 the original, 0 what never saw the data; ± one standard error"

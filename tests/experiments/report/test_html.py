@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from pdlrecover import cli
 from pdlrecover.errors import RecordError
+from pdlrecover.experiments.analysis.document import Document, Figure, Series, Table
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.run import run
-from pdlrecover.experiments.report.document import Document, Figure, Series, Table
 from pdlrecover.experiments.report.figures import runtime
 from pdlrecover.experiments.report.html import embedded, render
 from pdlrecover.experiments.report.load import read_documents

@@ -8,7 +8,7 @@ import browser
 import pytest
 import simulated
 
-from pdlrecover.experiments.report.document import Document, Figure, Series, Table
+from pdlrecover.experiments.analysis.document import Document, Figure, Series, Table
 from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.report.ledger_picture import LANES, lane_of
 from pdlrecover.experiments.report.load import read_documents

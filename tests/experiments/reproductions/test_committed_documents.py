@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.batch.recorded import Recorded
 from pdlrecover.experiments.batch.run_numbers import identity_of, read_runs
-from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import REPRODUCTIONS, document_of_records
 from pdlrecover.experiments.reproductions.scale import FULL
 from pdlrecover.experiments.reproductions.theorem1 import BOUND, measure_bound

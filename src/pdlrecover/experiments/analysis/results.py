@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pdlrecover.experiments.analysis.document import Series
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import Estimate, ratio
 from pdlrecover.experiments.experiment.result import (
@@ -17,7 +18,6 @@ from pdlrecover.experiments.experiment.result import (
     RateName,
     Result,
 )
-from pdlrecover.experiments.report.document import Series
 from pdlrecover.recovery.methods import METHODS
 
 LOST = 100.0

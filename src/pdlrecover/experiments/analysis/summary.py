@@ -1,11 +1,11 @@
 """The summary of an experiment: sentences computed from its numbers."""
 
+from pdlrecover.experiments.analysis.document import Fact
+from pdlrecover.experiments.analysis.format import counted, listed, percent, readable
 from pdlrecover.experiments.analysis.promises import BACKDOOR_MARGIN, above
 from pdlrecover.experiments.analysis.results import Mean
 from pdlrecover.experiments.analysis.seeds import SeedResults
 from pdlrecover.experiments.experiment.result import POISONED
-from pdlrecover.experiments.report.document import Fact
-from pdlrecover.experiments.report.format import counted, listed, percent, readable
 from pdlrecover.recovery.methods import OURS, REFERENCE, starts_afresh
 
 CLEARLY = 0.005

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pdlrecover.experiments.report.document import Figure, Series
+from pdlrecover.experiments.analysis.document import Figure, Series
 from pdlrecover.experiments.report.palette import NAMED, Look, Pair, css, is_ours, looks
 from pdlrecover.recovery.methods import REFERENCE
 

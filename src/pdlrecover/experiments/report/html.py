@@ -22,7 +22,7 @@ from typing import Any
 
 from pdlrecover.engines.ledger import Openings
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.document import Cell, Document, Fact, Figure, Row, Table
+from pdlrecover.experiments.analysis.document import Cell, Document, Fact, Figure, Row, Table
 from pdlrecover.experiments.report.figures import config, page_chart, runtime
 from pdlrecover.experiments.report.ledger_picture import picture
 from pdlrecover.experiments.report.palette import is_ours, style

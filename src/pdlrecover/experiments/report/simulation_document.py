@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pdlrecover.engines.ledger import Openings
+from pdlrecover.experiments.analysis.document import Cell, Column, Document, Figure, Series, Table
+from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.promises import above
 from pdlrecover.experiments.analysis.results import Mean
 from pdlrecover.experiments.analysis.seeds import SeedResults, by_experiment
 from pdlrecover.experiments.analysis.summary import facts, headline, key, sentences
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import NumberName, RateName, Result
-from pdlrecover.experiments.report.document import Cell, Column, Document, Figure, Series, Table
-from pdlrecover.experiments.report.format import listed
 
 CURVES: dict[RateName, str] = {"accuracy": "Accuracy", "attack_success": "Backdoor success"}
 HELD_OUT = "Accuracy by the peers, on what they hold out"

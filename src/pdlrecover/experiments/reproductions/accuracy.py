@@ -1,10 +1,10 @@
 """Table III and the curves: how good each method's model is, and how it gets there."""
 
+from pdlrecover.experiments.analysis.document import Row
+from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.promises import above, gap, points
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.result import POISONED
-from pdlrecover.experiments.report.document import Row
-from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import (
     BLOCKS,

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pdlrecover.engines.ledger import Openings
+from pdlrecover.experiments.analysis.document import Cell, Document, Figure, Row, Series, Table
 from pdlrecover.experiments.analysis.promises import above, gap, gaps, points
 from pdlrecover.experiments.analysis.results import Results, number, percent
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import RateName
-from pdlrecover.experiments.report.document import Cell, Document, Figure, Row, Series, Table
 from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
 
 BLOCKS = (
