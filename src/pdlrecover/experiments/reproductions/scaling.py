@@ -81,5 +81,9 @@ def _write(draft: Draft, results: Results) -> None:
 
 
 REPRODUCTION = Reproduction(
-    name="scaling", title="How the time of a round grows", cells=_cells, write=_write
+    name="scaling",
+    title="How the time of a round grows",
+    cells=_cells,
+    write=_write,
+    compares=False,
 )
