@@ -187,7 +187,11 @@ def _row_over(settings: list[Results], method: str, *, judged: bool) -> Row:
 
 def _kept(runs: Sequence[Results], method: str) -> tuple[int, int]:
     """Return in how many settings the promises are kept, and in how many that can be told."""
-    found = [holds(of, method, math.inf, left=bool(of[0].config.leavers)) for of in runs]
+    found = [
+        holds(of, method, math.inf, left=bool(of[0].config.leavers))
+        for of in runs
+        if not any(of.diverged(REFERENCE))
+    ]
     return sum(map(bool, found)), sum(each is not None for each in found)
 
 
