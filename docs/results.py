@@ -12,10 +12,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from pdlrecover.experiments.analysis.document import Document, Figure, Table
+from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.experiment.result import POISONED
-from pdlrecover.experiments.report.document import Document, Figure, Table
 from pdlrecover.experiments.report.figures import SHOWN_POINTS, draw_panels, fresh
-from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.reproductions.attacks import JUDGED
 from pdlrecover.recovery.methods import REFERENCE

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.analysis.promises import TERMS
 from pdlrecover.experiments.batch.run_numbers import read_runs
 from pdlrecover.experiments.experiment.result import MethodNumbers, Result, read_result
-from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions.attacks import FAST, RIVAL
 from pdlrecover.recovery.methods import DEFAULT, METHODS, OURS
 

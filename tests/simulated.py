@@ -1,9 +1,9 @@
 """Results as simulations make them, with numbers of one's own."""
 
 from pdlrecover.engines.ledger import PARTS, Openings, Seconds
+from pdlrecover.experiments.analysis.document import Column
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import Curve, MethodResult, Result, as_record
-from pdlrecover.experiments.report.document import Column
 
 
 def seconds(total, processor=None):

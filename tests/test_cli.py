@@ -18,9 +18,9 @@ import pdlrecover
 from pdlrecover.adversary import ATTACKS
 from pdlrecover.cli import COMMANDS, HISTORY_COMMANDS, PEER_COMMANDS, main
 from pdlrecover.errors import PlanError
+from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.batch.run_numbers import add_runs
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import Reproduction
 from pdlrecover.recovery.methods import METHODS
 

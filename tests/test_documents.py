@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from simulated import columns
 
-from pdlrecover.experiments.report.document import Document, Figure, Series, Table
+from pdlrecover.experiments.analysis.document import Document, Figure, Series, Table
 from pdlrecover.recovery.methods import METHODS
 
 ROOT = Path(__file__).parents[1]

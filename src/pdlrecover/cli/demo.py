@@ -7,9 +7,9 @@ import typer
 from rich.console import Console
 
 from pdlrecover.cli.simulate import run_and_show
+from pdlrecover.experiments.analysis.format import percent
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED
-from pdlrecover.experiments.report.format import percent
 from pdlrecover.recovery.methods import DEFAULT, REFERENCE
 
 DEMO = Config(

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pdlrecover.engines.traffic import Traffic
-from pdlrecover.experiments.report.format import readable
+from pdlrecover.experiments.analysis.format import readable
 from pdlrecover.sharing import Tolerance
 
 

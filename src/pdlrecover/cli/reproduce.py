@@ -10,22 +10,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table as Grid
 from rich.text import Text
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
-from pdlrecover.cli.tables import plain_table
+from pdlrecover.cli.tables import Comparison, fitted
 from pdlrecover.errors import PDLRecoverError, PlanError, RecordError
+from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.analysis.results import Results, origin
 from pdlrecover.experiments.batch.cache import Status, Watcher, cached, run_cells
 from pdlrecover.experiments.batch.recorded import Recorded, lacking
 from pdlrecover.experiments.batch.run_numbers import NAME, add_runs, rounded
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED, Result
-from pdlrecover.experiments.report.document import Document, Table
 from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS, document_of_records
 from pdlrecover.experiments.reproductions.scale import FULL, QUICK, Scale
@@ -36,8 +34,6 @@ NAMES = "\n".join(f"- `{each.name}`: {each.title}" for each in REPRODUCTIONS.val
 EPILOG = f"Names:\n\n{NAMES}\n\n"
 SHOWN_ROWS = 40
 """Longer tables, and those in which a word would be cut, are left to the page."""
-GAP = 2
-"""Blanks between columns."""
 
 
 def reproduce(
@@ -215,31 +211,15 @@ def _check_scale(folder: Path, scale: Scale) -> None:
 
 
 def _print(document: Document, console: Console) -> None:
+    """Print a document's sentences, its comparison, and the other tables that are small enough."""
     console.rule(Text(document.title), align="left")
     for sentence in document.summary:
         console.print(sentence, markup=False, highlight=False)
+    if document.comparison is not None:
+        console.print(Comparison(document.comparison))
     for table in document.tables:
         columns, rows = len(table.columns), len(table.rows)
-        grid = _grid(table, console.width) if rows <= SHOWN_ROWS else None
+        grid = fitted(table, console.width) if rows <= SHOWN_ROWS else None
         console.print(
             grid or f"{table.title}: {rows} rows of {columns} columns, on the page", markup=False
         )
-
-
-def _grid(table: Table, width: int) -> Grid | None:
-    """Return a table whose cells break only between words, or None if that is too wide."""
-    rows = [["–" if cell is None else str(cell) for cell in row] for row in table.rows]
-    columns = [list(column) for column in zip(table.headings, *rows, strict=True)]
-    least = [max(map(cell_len, " ".join(each).split()), default=0) for each in columns]
-    most = [max(map(cell_len, each)) for each in columns]
-    room = width + GAP - sum(each + GAP for each in least)
-    if room < 0:
-        return None
-    wanted = sum(most) - sum(least)
-    grid = plain_table(table.title, padding=GAP - 1)
-    for heading, low, high in zip(table.headings, least, most, strict=True):
-        more = high - low if wanted <= room else (high - low) * room // wanted
-        grid.add_column(Text(heading), width=low + more)
-    for row in rows:
-        grid.add_row(*map(Text, row))
-    return grid

@@ -1,104 +1,137 @@
-"""Results as tables in the terminal."""
+"""Tables of documents in the terminal: the same rows, and numbers shown as on the page.
+
+Nothing is cut: cells and headings break between words, and names of variants at `:` and `+`. A
+comparison that is too wide leaves out the columns that are least needed, one that is too long its
+last rows, and it says so. It takes at most `WIDTH` characters.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table as Grid
 from rich.text import Text
 
-from pdlrecover.experiments.analysis.promises import above
-from pdlrecover.experiments.analysis.results import Mean
+from pdlrecover.experiments.analysis.cells import numeric, places, shown, without_gaps
+from pdlrecover.experiments.analysis.comparison import compared
+from pdlrecover.experiments.analysis.document import Table
 from pdlrecover.experiments.analysis.seeds import SeedResults
-from pdlrecover.experiments.analysis.summary import divergences
+from pdlrecover.experiments.analysis.summary import divergences, headline
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.experiments.report.format import percent, readable
 from pdlrecover.recovery.methods import OURS
 
-REMEMBERED = "remembered: 1 the original, 0 what never saw the data; ± one standard error"
-CROWDED = 8
-"""From this many columns of numbers on, they stand closer together."""
+WIDTH = 100
+GAP = 2
+"""Blanks between columns; 1 where it is narrow."""
+SHOWN_ROWS = 20
+"""Rows of a comparison; the others are on the page."""
+LEAST = (
+    "worst",
+    "gradients",
+    "held_out_accuracy",
+    "settings",
+    "seconds",
+    "exact_rounds",
+    "megabytes",
+)
+"""The columns that go first where there is no room, by their keys."""
 
 
-def plain_table(title: str, padding: int) -> Table:
-    """Return a table without columns and edges, with this many blanks after a cell."""
-    return Table(
-        title=Text(title),
+class Comparison:
+    """How a comparison is printed: the table, then its caption and other notes."""
+
+    def __init__(self, table: Table, *notes: str, title: str | None = None) -> None:
+        self._table, self._title = table, title or table.title
+        self._notes = [note for note in (table.note, *notes) if note]
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Yield the table in the width that there is, and the notes below it."""
+        width = min(WIDTH, options.max_width)
+        table, notes = replace(self._table, title=self._title), list(self._notes)
+        if len(table.rows) > SHOWN_ROWS:
+            notes.insert(0, f"{len(table.rows) - SHOWN_ROWS} more rows are on the page.")
+            table = replace(table, rows=table.rows[:SHOWN_ROWS])
+        gone = []
+        for key in LEAST:
+            if fitted(table, width) is not None:
+                break
+            if key in without_gaps(table).keys:
+                gone.append(table.headings[table.keys.index(key)])
+                table = without(table, key)
+        if gone:
+            notes.insert(0, f"On the page only: {', '.join(gone)}.")
+        yield fitted(table, width) or Text(f"{len(table.rows)} rows, on the page")
+        yield Text("\n".join(line for note in notes for line in _wrapped(note, width)))
+
+
+def results_table(result: Result) -> Comparison:
+    """Return what each method reached and what it cost, best first; and which diverged, and why."""
+    runs = SeedResults([result])
+    return Comparison(compared(runs, ""), *divergences(runs), title=headline(runs))
+
+
+def without(table: Table, key: str) -> Table:
+    """Return a table without a column."""
+    place = table.keys.index(key)
+    rows = [[*row[:place], *row[place + 1 :]] for row in table.rows]
+    columns = [column for column in table.columns if column.key != key]
+    return replace(table, columns=columns, rows=rows)
+
+
+def fitted(table: Table, width: int) -> Grid | None:
+    """Return a table whose cells break only between words, or None if that is too wide."""
+    table = without_gaps(table)
+    decimals = [places(table, column) for column in range(len(table.columns))]
+    rows = [
+        [shown(cell, digits) for cell, digits in zip(row, decimals, strict=True)]
+        for row in table.rows
+    ]
+    columns = [list(column) for column in zip(table.headings, *rows, strict=True)]
+    least = [max(map(cell_len, _words(" ".join(each))), default=0) for each in columns]
+    most = [max(map(cell_len, each)) for each in columns]
+    gap = next((g for g in (GAP, 1) if sum(least) + g * (len(least) - 1) <= width), None)
+    if gap is None:
+        return None
+    room = width - sum(least) - gap * (len(least) - 1)
+    wanted = sum(most) - sum(least)
+    grid = Grid(
+        title=Text(table.title),
         title_justify="left",
-        caption_justify="left",
         box=SIMPLE_HEAD,
-        padding=(0, padding, 0, 0),
+        padding=(0, gap - 1, 0, 0),
         pad_edge=False,
         show_edge=False,
     )
+    widths = []
+    for place, (heading, low, high) in enumerate(zip(table.headings, least, most, strict=True)):
+        more = high - low if wanted <= room else (high - low) * room // wanted
+        if place == 0:  # a name is folded last
+            more = min(high - low, room)
+            room, wanted = room - more, wanted - (high - low)
+        widths.append(low + more)
+        side = "right" if numeric(table, place) else "left"
+        grid.add_column(Text(heading), width=low + more, justify=side)  # type: ignore[arg-type]
+    for row in rows:
+        cells = ("\n".join(_wrapped(text, w)) for text, w in zip(row, widths, strict=True))
+        grid.add_row(*map(Text, cells), style="bold" if row[0] == OURS else None)
+    return grid
 
 
-def results_table(result: Result) -> Table:
-    """Return what each method reached and what it cost.
-
-    Below it stands what is meant by remembered, and which methods diverged, if any did. It fits
-    into 80 columns: where it is narrower still, or a method's name is long, names are folded and
-    numbers are not cut.
-    """
-    runs = SeedResults([result])
-    columns = _columns(runs)
-    notes = [REMEMBERED] * ("remembered" in columns) + divergences(runs)
-    config = result.config
-    what = f"{config.malicious} malicious" if config.malicious else f"{config.leavers} leavers"
-    if config.undetected:
-        what += f", {config.undetected} undetected"
-    mode = "in the clear" if config.clear else "on shares"
-    table = plain_table(
-        f"{config.dataset}, {config.peers} peers, {what}, {config.rounds} rounds, {mode}",
-        padding=1 if len(columns) < CROWDED else 0,
-    )
-    table.caption = Text("\n".join(notes)) or None
-    table.add_column("method", overflow="fold")
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name in runs.methods:
-        table.add_row(
-            Text(name),
-            *(cells[name] for cells in columns.values()),
-            style="bold" if name == OURS else None,
-        )
-    return table
+def _words(text: str) -> list[str]:
+    """Return the parts between which a text may break: at blanks, and after `:` and `+`."""
+    return [part for part in re.split(r" |(?<=\w[:+])(?=\w)", text) if part]
 
 
-def _columns(runs: SeedResults) -> dict[str, dict[str, str]]:
-    """Return the columns by their headings, and in each what stands in the row of a method.
-
-    The backdoor's columns are there if there is one, what is remembered if it is known, and the
-    guard's if it asked for a round.
-    """
-    entries = {name: runs[0].methods[name] for name in runs.methods}
-    opened = {name: runs.held_out_accuracy(name) for name in entries}
-    success = {name: entry.attack_success for name, entry in entries.items()}
-    columns = {"acc.": {name: percent(e.accuracy) for name, e in entries.items()}}
-    if any(opened.values()):
-        columns["by\npeers"] = {n: percent(m.value if m else None) for n, m in opened.items()}
-    if any(value is not None for value in success.values()):
-        columns["back\ndoor"] = {name: percent(success[name]) for name in entries}
-        columns["above\nretrain"] = {
-            name: _shown(above(runs, name), 100, "+z.1f") for name in entries
-        }
-    remembered = {name: runs.remembered(name) for name in entries}
-    if any(remembered.values()):
-        columns["remembered"] = {name: str(found or "–") for name, found in remembered.items()}
-    columns["exact\nrounds"] = {
-        name: _shown(runs.exact_rounds(name), 1, ",.0f") for name in entries
-    }
-    if any(entry.fallback_rounds for entry in entries.values()):
-        columns["by\nguard"] = {n: str(e.fallback_rounds) for n, e in entries.items()}
-    columns["time\n(s)"] = {name: _seconds(runs.seconds(name)) for name in entries}
-    columns["sent\nby each"] = {n: readable(e.bytes_per_peer) for n, e in entries.items()}
-    if len(columns) >= CROWDED and "remembered" in columns:
-        close = {name: cell.replace(" ", "") for name, cell in columns["remembered"].items()}
-        columns["remembered"] = close
-    return columns
-
-
-def _seconds(spent: Mean | None) -> str:
-    return _shown(spent, 1, ".1f" if spent is not None and spent.value < 100 else ".0f")
-
-
-def _shown(mean: Mean | None, factor: float, form: str) -> str:
-    """Return a number, or a dash."""
-    return "–" if mean is None else format(factor * mean.value, form)
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return a text in lines, as long as fit."""
+    lines = [""]
+    for match in re.finditer(r"(.+?)( |(?<=\w[:+])(?=\w)|$)", text):
+        if lines[-1] and cell_len(lines[-1] + match[1]) > width:
+            lines.append("")
+        lines[-1] += match[0]
+    return [line.rstrip() for line in lines]

@@ -2,14 +2,11 @@
 
 import json
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-from simulated import POISONED, entry, only, openings, result, seconds
+from simulated import POISONED, entry, only, openings, result
 
-from pdlrecover.cli.tables import results_table
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.result import read_result
@@ -33,13 +30,75 @@ def test_the_summary_says_what_the_numbers_say():
     )
     assert [fact.value for fact in document.facts] == ["90.4%", "1.4%", "10", "0"]
     assert "nobody’s own update was seen" in document.summary[-1]
+    assert "each peer sent 10.0 MB against 40.0 MB" in document.summary[2]
+
+
+def test_where_nothing_was_shared_nothing_is_said_to_be_sent_or_opened():
+    seen = {"individual": openings(320, of="one peer")}
+    for methods, told in [
+        (POISONED, "on shares only sums over many peers would be opened"),
+        ({**POISONED, "crab": entry(0.9, 0.01, opened=seen)}, "were looked at by crab (320)"),
+    ]:
+        document = only(documents_from_result(result(methods, clear=True)))
+        said = " ".join(document.summary)
+        assert "on shares each peer would send 10.0 MB against 40.0 MB" in said
+        assert "Nothing was shared (--clear), so this run hid nothing" in said
+        assert told in said
+        assert not any(claim in said for claim in ("Only sums", "sent ", "were opened"))
+        assert not any("updates seen" in fact.label for fact in document.facts)
+        page = render([document])
+        assert "Who would see what" in page
+        assert "Everything that was opened" not in page
+        assert "MB each peer would send" in document.comparison.headings
+    assert "MB each peer sent" in only(documents_from_result(result(POISONED))).comparison.headings
+
+
+def test_nothing_is_said_to_be_repaired_where_nothing_was_recovered():
+    document = only(documents_from_result(result({"poisoned": POISONED["poisoned"]})))
+    assert document.title == "Training on digits: 2 of 10 peers attacked (backdoor)"
+    assert document.summary[0].endswith("rounds; 2 of them planted a backdoor.")
+    assert document.key == 0
+    assert not document.facts
+    alone = {name: POISONED[name] for name in ("poisoned", "retrain")}
+    said = only(documents_from_result(result(alone))).summary
+    assert said[1] == "Retraining reached 90.5%, and no other recovery was run."
+
+
+def test_where_all_diverged_that_is_the_headline():
+    wild = {name: replace(each, held_out_loss=1e9) for name, each in POISONED.items()}
+    document = only(documents_from_result(result(wild)))
+    assert document.title.startswith("Diverged: recovery on digits")
+    assert document.summary[document.key].startswith("Training and recovery diverged: ")
+    assert "reached" not in " ".join(document.summary)
+    assert not document.facts
+    fine = {**wild, "poisoned": POISONED["poisoned"], "retrain": POISONED["retrain"]}
+    document = only(documents_from_result(result(fine)))
+    assert document.summary[1] == "retraining reached 90.5%; all others diverged."
+
+
+def test_the_headline_is_about_the_best_and_not_about_ours():
+    methods = {**POISONED, "auto": entry(0.96, 0.01, exact=5)}
+    document = only(documents_from_result(result(methods)))
+    assert document.summary[document.key] == (
+        "auto reached 96.0% against 90.5% of retraining, with 5 of 40 exact rounds; the backdoor "
+        "fell from 99.5% to 1.0%. It is the best of 2 recoveries."
+    )
+    assert document.facts[0].label == "accuracy after auto"
+    assert "PDLRecover, the paper’s method, reached 90.4% with 10 exact rounds." in document.summary
+    worse = {**POISONED, "pdlrecover": entry(0.8, 0.01)}
+    (said,) = [s for s in only(documents_from_result(result(worse))).summary if "reached" in s]
+    assert said.endswith("It does not keep what is promised.")
 
 
 def test_the_committed_record_is_summed_up():
     record = read_result(json.loads((RESULTS / "mnist-clear-0.json").read_text()))
     document = only(documents_from_result(record))
-    ours, theirs = (record.methods[name].accuracy for name in ("pdlrecover", "retrain"))
-    told = f"reached {100 * ours:.1f}% against {100 * theirs:.1f}% of retraining"
+    ours = record.methods["pdlrecover"].accuracy
+    first = max(
+        (n for n in record.methods if n != "fine-tune-k"), key=lambda n: record.methods[n].accuracy
+    )
+    assert document.summary[document.key].startswith(f"{first} reached")
+    told = f"the paper’s method, reached {100 * ours:.1f}% with 81 exact rounds"
     assert any(told in sentence for sentence in document.summary)
     assert any("stayed after fine-tune-k (99.1%)" in sentence for sentence in document.summary)
     assert [len(figure.series) for figure in document.figures] == [8, 8]
@@ -59,7 +118,7 @@ def test_who_did_better_and_who_saw_single_updates_is_said():
         "retrain-k": entry(0.5, 0.1, opened=seen),
     }
     told = " ".join(only(documents_from_result(result({**POISONED, **rivals}))).summary)
-    assert "More accurate than that: auto (96.0% with 1 exact round)." in told
+    assert "More accurate than the paper’s method: auto (96.0% with 1 exact round)." in told
     assert "The backdoor stayed after historical (90.0%)." in told
     assert "Single peers’ updates were opened by retrain-k (320)" in told
 
@@ -78,24 +137,25 @@ def test_without_a_backdoor_there_is_no_word_of_one():
         (
             {"leavers": 3, "undetected": 3, "attack": "bad-unlearn"},
             "3 of 10 peers left, 3 attackers stayed undetected (bad-unlearn)",
-            "3 of them left, and the 7 others forgot them; 3 of those who stayed attacked "
-            "(bad-unlearn) and went undetected.",
+            "3 of them left, 3 of those who stayed attacked (bad-unlearn) and went undetected, and "
+            "the 7 kept peers tried 2 ways to recover.",
         ),
         (
             {"leavers": 3},
             "3 of 10 peers left",
-            "3 of them left, and the 7 others forgot them.",
+            "3 of them left, and the 7 kept peers tried 2 ways to recover.",
         ),
         (
             {"undetected": 1, "attack": "sign-flip"},
             "nobody was removed, 1 attacker stayed undetected (sign-flip)",
-            "nobody was removed; 1 of those who stayed attacked (sign-flip) and went undetected.",
+            "nobody was removed, 1 of those who stayed attacked (sign-flip) and went undetected, "
+            "and the 10 kept peers tried 2 ways to recover.",
         ),
         (
             {"malicious": 2, "undetected": 1, "accused": 1},
             "2 of 10 peers attacked (backdoor), 1 more stayed undetected",
             "2 of them planted a backdoor, 1 more stayed undetected, 1 honest one was removed by "
-            "mistake, and the 7 kept peers repaired it.",
+            "mistake, and the 7 kept peers tried 2 ways to recover.",
         ),
     ],
 )
@@ -121,25 +181,6 @@ def test_a_method_that_diverged_is_said_to_have():
     assert "diverged" not in render(documents_from_result(result(POISONED))).split("<script")[0]
 
 
-def test_our_own_divergence_stands_beside_its_first_number():
-    wild = {**POISONED, "pdlrecover": entry(0.1, 0.0, diverged="it is not finite")}
-    first = only(documents_from_result(result(wild))).facts[0]
-    assert first.note == "it diverged; retraining: 90.5%"
-
-
-def test_the_terminal_says_what_diverged():
-    methods = dict(POISONED)
-    console = Console(width=100, record=True, file=StringIO())
-    console.print(results_table(result(methods)))
-    assert "diverged" not in console.export_text()
-    wild = replace(methods["pdlrecover"], diverged="[red]row 3[/red] is not finite")
-    methods["pdlrecover"] = wild
-    console.print(results_table(result(methods)))
-    shown = " ".join(console.export_text().split())
-    assert "pdlrecover diverged, and its numbers are of" in shown
-    assert "[red]row 3[/red] is not finite." in shown
-
-
 def test_a_single_leaver_is_warned_of():
     record = result(POISONED, malicious=0, leavers=1, accept_differencing=True)
     assert any(
@@ -157,10 +198,10 @@ def leaving(seed, original, ours):
 def test_what_is_remembered_is_averaged_as_differences_not_as_ratios():
     runs = [leaving(0, 0.10, 0.01), leaving(1, 0.03, 0.03)]
     page = columns(only(documents_from_result(*runs)))
-    assert page["remembered"] == pytest.approx([1.0, 0.0, 0.04 / 0.13])
-    assert page["remembered"][2] == Results(runs).remembered("pdlrecover").value
-    assert page["remembered_spread"][2] == Results(runs).remembered("pdlrecover").error
-    assert columns(only(documents_from_result(runs[0])))["remembered_spread"][0] == 0
+    share = Results(runs).remembered("pdlrecover")
+    assert share.value == pytest.approx(0.04 / 0.13)
+    assert page["remembered"] == ["1.00 ± 0.00", "0.00 ± 0.11", str(share)]
+    assert columns(only(documents_from_result(runs[0])))["remembered"][0] == "1.00 ± 0.00"
     assert "remembered" not in columns(only(documents_from_result(leaving(0, 0.01, 0.01))))
     assert "remembered" not in columns(only(documents_from_result(result(POISONED))))
 
@@ -200,45 +241,18 @@ def test_exact_rounds_are_the_work_of_the_kept_peers():
     document = only(documents_from_result(record))
     assert any("crab (96.0% with 16 exact rounds)" in sentence for sentence in document.summary)
     assert columns(document)["exact_rounds"] == [40, 40, 10, 16]
-    assert shown(record)["crab"][4] == "16"
-
-
-def shown(record, width=80):
-    """Return the rows of the terminal's table, by method."""
-    console = Console(width=width, file=StringIO())
-    console.print(results_table(record))
-    lines = console.file.getvalue().splitlines()
-    assert all(len(line) <= width for line in lines)
-    assert not any("…" in line for line in lines)
-    return {words[0]: words for words in map(str.split, lines) if words}
-
-
-def test_the_terminals_table_fits_into_80_columns():
-    more = {"bytes_per_peer": 345_600_000_000, "seconds": seconds(12_345.0), "excess_error": 0.02}
-    methods = {
-        name: entry(1.0, success, exact=1000, fallback_rounds=112, excess=value, **more)
-        for name, success, value in [
-            ("poisoned", 1.0, 0.5),
-            ("retrain", 0.013, 0.0),
-            ("accelerated-retrain", 0.01, 0.05),
-        ]
-    }
-    rows = shown(result(methods))
-    assert rows["accelerated-retrain"][1:] == (
-        ["100.0%", "1.0%", "-0.3", "0.10±0.04", "1,000", "112", "12345", "345.6", "GB"]
-    )
-    assert rows["poisoned"][3] == "+98.7"
-    assert "remembered:" in rows
-    assert "remembered:" not in shown(result(POISONED))
-    assert "retrain" not in shown(leaving(0, 0.1, 0.1))["method"], "and no backdoor has no column"
+    (crab,) = [row for row in document.comparison.by_key() if row["method"] == "crab"]
+    assert (crab["exact_rounds"], crab["gradients"]) == (16, 16)
 
 
 def test_the_seconds_of_a_run_that_was_resumed_are_not_told():
     parts = {**POISONED, "poisoned": entry(0.9, 0.995, exact=40, rounds_from_history=30)}
     whole = {**POISONED, "poisoned": entry(0.9, 0.995, exact=40, rounds_from_history=0)}
-    for methods, page, terminal in [(parts, None, "–"), (whole, 20.0, "20.0")]:
-        assert columns(only(documents_from_result(result(methods))))["seconds"] == [page, 20.0, 5.0]
-        assert shown(result(methods))["poisoned"][5] == terminal
+    for methods, page in [(parts, None), (whole, 20.0)]:
+        document = only(documents_from_result(result(methods)))
+        assert columns(document)["seconds"] == [page, 20.0, 5.0]
+        (original,) = [r for r in document.comparison.by_key() if r["method"] == "poisoned"]
+        assert (original["seconds"] is None) is (page is None)
     both = only(documents_from_result(result(parts), result(whole, seed=1)))
     assert columns(both)["seconds"][0] is None
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from simulated import POISONED, entry, result
 
-from pdlrecover.experiments.report.document import Figure, Series
+from pdlrecover.experiments.analysis.document import Figure, Series
 from pdlrecover.experiments.report.figures import draw_panels, fresh, page_chart, panels, runtime
 from pdlrecover.experiments.report.palette import looks
 from pdlrecover.experiments.report.simulation_document import documents_from_result
@@ -86,7 +86,7 @@ def test_a_drawing_and_its_digest_are_the_same_in_every_process(tmp_path):
     here = draw_panels([one], tmp_path / "here.svg")
     code = (
         "import sys; from pathlib import Path\n"
-        "from pdlrecover.experiments.report.document import Figure, Series\n"
+        "from pdlrecover.experiments.analysis.document import Figure, Series\n"
         "from pdlrecover.experiments.report.figures import draw_panels\n"
         f"draw_panels([{one!r}], Path(sys.argv[1]))"
     )

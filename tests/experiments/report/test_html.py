@@ -2,6 +2,7 @@ import importlib
 import json
 import re
 import shlex
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -13,10 +14,11 @@ from typer.testing import CliRunner
 
 from pdlrecover import cli
 from pdlrecover.errors import RecordError
+from pdlrecover.experiments.analysis.comparison import first
+from pdlrecover.experiments.analysis.document import Document, Figure, Series, Table
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.run import run
-from pdlrecover.experiments.report.document import Document, Figure, Series, Table
-from pdlrecover.experiments.report.figures import runtime
+from pdlrecover.experiments.report.figures import coincident, runtime
 from pdlrecover.experiments.report.html import embedded, render
 from pdlrecover.experiments.report.load import read_documents
 from pdlrecover.experiments.report.simulation_document import command, documents_from_result
@@ -170,6 +172,90 @@ def test_numbers_in_tables_keep_their_value():
     assert '<td class="number">–</td>' in page
 
 
+def test_a_column_of_nothing_and_a_figure_of_nothing_are_left_out():
+    rows = [["a", None, float("nan"), 1], ["b", None, None, None]]
+    headings = columns("method", "nothing", "no number", "some")
+    table = Table(title="t", columns=headings, rows=rows, command="")
+    line = Series(name="a", x=[1, 2], y=[1, 2])
+    empty, there = (
+        Figure(title=title, x="round", y="y", series=series, command="")
+        for title, series in [("Empty", []), ("There", [line])]
+    )
+    document = Document(name="d", title="d", summary=[], figures=[empty, there], tables=[table])
+    page = render([document])
+    assert re.findall('<button type="button">(method|nothing|no number|some)<', page) == (
+        ["method", "some"]
+    )
+    assert re.findall("<figcaption><h3>(.*?)</h3>", page) == ["There"]
+    assert len(re.findall('"title":{"text":"y"}', page)) == 1
+    console = Console(width=80, file=StringIO())
+    importlib.import_module("pdlrecover.cli.reproduce")._print(document, console)
+    assert "nothing" not in console.file.getvalue()
+
+
+def test_a_command_that_all_share_stands_there_once():
+    document = documents_from_result(result(POISONED))[0]
+    assert len(document.figures) == 2
+    page = render([document])
+    assert page.count("<code>pdlrecover simulate") == 1
+    assert page.index("Run it again") > page.index("Who saw what")
+    other = replace(document, figures=[replace(document.figures[0], command="mine.py")])
+    assert render([other]).count('<div class="command">') == 3, "each its own, if they differ"
+
+
+def test_lines_that_lie_on_others_are_named():
+    methods = {**POISONED, "auto": entry(0.96, 0.01), "accelerated-retrain": entry(0.96, 0.01)}
+    page = render(documents_from_result(result(methods)))
+    said = re.findall('<p class="note coincident">(.*?)</p>', page)
+    assert "accelerated-retrain on auto" in said[0]
+    x = [1.0, 2.0, 3.0]
+    lines = [
+        Series(name="under", x=x, y=[1.0, 10.0, 100.0]),
+        Series(name="short", x=x[:2], y=[1.0, 10.0]),
+        Series(name="apart", x=x, y=[1.0, 12.0, 100.0]),
+        Series(name="points", x=x, y=[1.0, 10.0, 100.0], points=True),
+    ]
+    figure = Figure(title="t", x="round", y="y", series=lines, command="")
+    assert coincident(figure) == {"under": ["short"]}
+    assert coincident(replace(figure, series=lines[2:])) == {}
+    near = replace(lines[2], y=[1.0, 10.5, 100.0])
+    assert coincident(replace(figure, series=[lines[0], near])) == {"under": ["apart"]}
+    assert coincident(replace(figure, series=[lines[0], near], log=True)) == {}
+
+
+def test_a_number_and_its_error_are_one_cell_that_sorts_as_a_number():
+    rows = [["a", "-0.31 ± 0.05"], ["b", "1.00 ± 0.00"], ["c", None]]
+    table = Table(title="t", columns=columns("method", "remembered"), rows=rows, command="")
+    page = render([Document(name="d", title="d", summary=[], tables=[table])])
+    assert '<td class="number" data-value="-0.31">-0.31\u00a0±\u00a00.05</td>' in page
+    words = replace(table, rows=[["a", "1 of 2"], ["b", "2,000 (diverged)"]])
+    page = render([Document(name="d", title="d", summary=[], tables=[words])])
+    assert "<td>1 of 2</td>" in page
+
+
+def test_no_number_that_is_remembered_stands_without_its_error():
+    found = []
+    for document in read_documents([RESULTS.parent / "reproductions"]):
+        for table in (document.comparison, *document.tables):
+            found += [row.get("remembered") for row in table.by_key()] if table else []
+        for figure in document.figures:
+            assert figure.y != "remembered" or all(series.spread for series in figure.series)
+    found = [cell for cell in found if cell is not None]
+    assert found
+    assert [cell for cell in found if not re.fullmatch(r"-?\d\.\d\d ± \d\.\d\d", cell)] == []
+
+
+def test_the_best_of_every_committed_comparison_is_named_in_the_summary():
+    documents = read_documents([RESULTS.parent / "reproductions"])
+    compared = [document for document in documents if document.comparison]
+    assert {d.name for d in documents} - {d.name for d in compared} == {"bound", "scaling"}
+    for document in compared:
+        best = first(document.comparison)["method"].partition(":")[0]
+        assert best in " ".join(document.summary).lower(), document.name
+        if best != "pdlrecover":
+            assert not document.summary[document.key].startswith("PDLRecover"), document.name
+
+
 def test_our_rows_are_marked_by_the_method_they_name():
     rows = [["mnist", "retrain"], ["pdlrecover", "retrain"], ["mnist", "PDLRecover"]]
     tables = [
@@ -299,13 +385,14 @@ def test_the_terminal_cuts_no_word_and_leaves_wide_tables_to_the_page():
         table = Table(
             title="t",
             columns=columns(*headings, *(f"backdoor {i}" for i in range(more))),
-            rows=[[*row, *[None] * more] for row in rows],
+            rows=[[*row, *[0] * more] for row in rows],
             command="",
         )
         module._print(Document(name="x", title="x", summary=[], tables=[table]), console)
         told = console.file.getvalue()
         assert "…" not in told
-        assert all((name in told) is fits for name in names)
+        parts = [part for name in names for part in re.split("(?<=:)", name)]
+        assert all((part in told) is fits for part in parts)
         assert ("2 rows of 9 columns, on the page" in told) is not fits
         assert max(map(len, told.splitlines())) <= 80
 

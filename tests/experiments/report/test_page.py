@@ -8,7 +8,7 @@ import browser
 import pytest
 import simulated
 
-from pdlrecover.experiments.report.document import Document, Figure, Series, Table
+from pdlrecover.experiments.analysis.document import Document, Figure, Series, Table
 from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.report.ledger_picture import LANES, lane_of
 from pdlrecover.experiments.report.load import read_documents
@@ -316,15 +316,15 @@ def column(page, table, index):
 
 
 def test_a_table_is_sorted_by_its_headings(page):
-    head = "document.querySelectorAll('main .document > .table table')[1].tHead.rows[0].cells[{}]"
+    head = "document.querySelectorAll('main .document > .table table')[2].tHead.rows[0].cells[{}]"
     press = f"({head}.querySelector('button').click(), {head}.getAttribute('aria-sort'))"
-    assert column(page, 1, 0) == ["b", "a", "c", "d"]
+    assert column(page, 2, 0) == ["b", "a", "c", "d"]
     assert page.run(press.format(1, 1)) == "ascending"
-    assert column(page, 1, 0) == ["a", "b", "d", "c"], "by number, and what is missing last"
+    assert column(page, 2, 0) == ["a", "b", "d", "c"], "by number, and what is missing last"
     assert page.run(press.format(1, 1)) == "descending"
-    assert column(page, 1, 0) == ["d", "b", "a", "c"]
+    assert column(page, 2, 0) == ["d", "b", "a", "c"]
     assert page.run(press.format(0, 0)) == "ascending"
-    assert column(page, 1, 0) == ["a", "b", "c", "d"]
+    assert column(page, 2, 0) == ["a", "b", "c", "d"]
     assert page.run(f"{head.format(1)}.getAttribute('aria-sort')") == "none"
 
 
@@ -481,6 +481,74 @@ def test_nothing_is_wider_than_the_window(page, width):
         ".map(([t]) => t.textContent)"
     )
     assert page.run(cut) == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_column_of_every_table_can_be_reached(page, width):
+    page.resize(width)
+    page.run("document.querySelectorAll('details').forEach(d => (d.open = true))")
+    hidden = page.run(
+        "[...document.querySelectorAll('.wide')].map(wide => {"
+        " wide.scrollLeft = wide.scrollWidth;"
+        " const edge = e => e.getBoundingClientRect().right;"
+        " const ends = [...wide.querySelectorAll('tr')].filter(r => r.offsetWidth)"
+        "   .map(r => edge(r.lastElementChild));"
+        " return [wide.innerText.slice(0, 40), Math.max(...ends) - edge(wide), edge(wide)] })"
+        f".filter(([, over, right]) => over > 1 || right > {width})"
+    )
+    assert hidden == []
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+CONTRAST = """(() => {
+  const part = c => (c /= 255, c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const rgb = text => text.match(/[0-9.]+/g).map(Number);
+  const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  const behind = e => {
+    for (; e; e = e.parentElement) {
+      const found = rgb(getComputedStyle(e).backgroundColor);
+      if (found.length < 4 || found[3] > 0) return found;
+    }
+  };
+  const said = e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+  return [...document.querySelectorAll('body *:not(script, style, noscript, svg *)')]
+    .filter(e => said(e) && e.offsetWidth).map(e => {
+      const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))];
+      const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      return [e.className, e.textContent.slice(0, 30), contrast];
+    }).filter(([, , contrast]) => contrast < 4.5);
+})()"""
+"""The texts that stand out less from what is behind them than WCAG asks for (AA)."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_can_be_read(page, scheme):
+    page.call(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+    )
+    found = page.run(CONTRAST)
+    page.call("Emulation.setEmulatedMedia", features=[])
+    assert found == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_legend_is_taller_than_its_chart(chromium, tmp_path, width):
+    names = [f"accelerated-retrain:optimizer=adam+rounds={i}" for i in range(24)]
+    lines = [Series(name=name, x=[1, 2], y=[i, i + 1]) for i, name in enumerate(names)]
+    figure = Figure(title="All", x="round", y="accuracy", series=lines, command="")
+    document = Document(name="d", title="d", summary=[], figures=[figure] * 2)
+    chromium.open(write_report([document], tmp_path / "report.html"), width=width)
+    chromium.run(DRAW)
+    legend, chart, _, inside = chromium.run(
+        "(f => [f.querySelector('.legend').offsetHeight, f.querySelector('.canvas').offsetHeight,"
+        " (f.querySelector('.legend button:last-child').scrollIntoView(), 0),"
+        " f.querySelector('.legend button:last-child').getBoundingClientRect().bottom"
+        " <= f.querySelector('.legend').getBoundingClientRect().bottom + 1])"
+        "(document.querySelector('figure'))"
+    )
+    chromium.resize(1280)
+    assert 0 < legend < chart
+    assert inside, "the last name can be reached"
 
 
 def test_on_paper_all_series_are_there_and_no_buttons(page):

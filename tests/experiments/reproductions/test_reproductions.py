@@ -6,11 +6,11 @@ import pytest
 import simulated
 
 from pdlrecover.engines.ledger import PARTS, Seconds
+from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.batch.cache import cached, run_cells
 from pdlrecover.experiments.experiment.result import Curve, Result
-from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import REPRODUCTIONS, paper
 from pdlrecover.experiments.reproductions.accuracy import _fedrecover
 from pdlrecover.experiments.reproductions.attacks import FAST, RIVAL, needed, rivals

@@ -1,1 +1,1 @@
-"""What results say: means over seeds, promises kept or not, and a summary in sentences."""
+"""What results say: means over seeds, promises, sentences, and documents as plain data."""

@@ -18,10 +18,12 @@ WORST_MARGIN = 0.005
 """Of the worst seed."""
 BACKDOOR_MARGIN = 0.02
 REMEMBERED = 0.3
-TERMS = (
+ACCURATE = (
     f"on average at most {100 * ACCURACY_MARGIN:g} points below retraining, with no seed more than "
-    f"{100 * WORST_MARGIN:g} below it, the backdoor at most {100 * BACKDOOR_MARGIN:g} points above"
+    f"{100 * WORST_MARGIN:g} below it"
 )
+CLEAN = f"the backdoor at most {100 * BACKDOOR_MARGIN:g} points above"
+TERMS = f"{ACCURATE}, {CLEAN}"
 """What is promised of a model, in words."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pdlrecover.experiments.analysis.document import Series
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import Estimate, ratio
 from pdlrecover.experiments.experiment.result import (
@@ -17,7 +18,6 @@ from pdlrecover.experiments.experiment.result import (
     RateName,
     Result,
 )
-from pdlrecover.experiments.report.document import Series
 from pdlrecover.recovery.methods import METHODS
 
 LOST = 100.0
@@ -117,12 +117,28 @@ class Results(tuple[Result, ...]):
         would leave out methods whose peers compute without one.
         """
         return Mean.of(
+            [work(r.methods[method], _peers(r, method)) for r in self if method in r.methods]
+        )
+
+    def gradients(self, method: str) -> Mean | None:
+        """Return how many gradients each of the peers that took part computed."""
+        return Mean.of(
             [
-                work(r.methods[method], r.config.peers if method == POISONED else r.config.kept)
+                r.methods[method].gradient_evaluations / _peers(r, method)
                 for r in self
                 if method in r.methods
             ]
         )
+
+    def peer_seconds(self, method: str) -> Mean | None:
+        """Return the seconds of one peer: in runs on shares that were not resumed."""
+        found = [
+            r.methods[method].seconds.of_one_peer(_peers(r, method))
+            for r in self
+            if method in r.methods and not r.config.clear
+            if not r.methods[method].rounds_from_history
+        ]
+        return Mean.of(found)
 
     def held_out_accuracy(self, method: str) -> Mean | None:
         """Return the mean accuracy of a method's last model as the peers have opened it."""
@@ -151,6 +167,11 @@ class Results(tuple[Result, ...]):
             return None
         end = max(max(each) for each in values)
         return _averaged(method, [{**each, end: each[max(each)]} for each in values])
+
+
+def _peers(result: Result, method: str) -> int:
+    """Return how many peers took part in a method: all of them in the original run."""
+    return result.config.peers if method == POISONED else result.config.kept
 
 
 def _averaged(method: str, values: Sequence[dict[int, float]]) -> Series | None:

@@ -147,6 +147,11 @@ class MethodResult(MethodNumbers):
     continued: list[str] | None = None
     """Why a method went on for another cycle after each that ended too low."""
 
+    @property
+    def sees_single_peers(self) -> bool:
+        """Whether it looked at single updates: by its openings, or by what it must store."""
+        return "individual" in self.opened or self.individual_storage_bytes > 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Result:

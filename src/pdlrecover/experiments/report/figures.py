@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pdlrecover.experiments.report.document import Figure, Series
+from pdlrecover.experiments.analysis.document import Figure, Series
 from pdlrecover.experiments.report.palette import NAMED, Look, Pair, css, is_ours, looks
 from pdlrecover.recovery.methods import REFERENCE
 
@@ -39,6 +39,8 @@ Y: Spec = {"y": {"field": "y", **NUMBER}}
 BAND: Spec = {"y": {"field": "low", **NUMBER}, "y2": {"field": "high"}}
 LINE: Spec = {"type": "line", "strokeCap": "round", "strokeJoin": "round"}
 POINT: Spec = {"type": "point", "filled": True, "opacity": 1}
+NEAR = 0.01
+"""Lines that are closer than this, as a share of the chart's height, cannot be told apart."""
 DIGITS = 6
 """Values are rounded to this many: nobody sees more, and the page is a good deal smaller."""
 
@@ -88,6 +90,36 @@ def runtime() -> str:
     import vl_convert
 
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
+
+
+def coincident(figure: Figure) -> dict[str, list[str]]:
+    """Return the lines that lie on another all along, by the one that they lie on.
+
+    They do if they have no place that the other lacks, and are nowhere further away from it than
+    `NEAR` of the height of the chart. Of two that do, the first of the figure is the one below.
+    """
+    lines = [s for s in figure.series if not s.points and sum(v is not None for v in s.y) > 1]
+    every = [v for s in figure.series for v in _heights(s, figure).values()]
+    apart = NEAR * (max(every) - min(every)) if every else 0.0
+    found: dict[str, list[str]] = {}
+    hidden = set[str]()
+    for under in lines:
+        at = _heights(under, figure)
+        for above in lines:
+            if above is under or {above.name, under.name} & hidden:
+                continue
+            there = _heights(above, figure)
+            if there.keys() <= at.keys() and all(abs(at[x] - y) <= apart for x, y in there.items()):
+                found.setdefault(under.name, []).append(above.name)
+                hidden.add(above.name)
+    return found
+
+
+def _heights(series: Series, figure: Figure) -> dict[float, float]:
+    """Return where a series is drawn, by place: on a logarithmic axis by its logarithm."""
+    there = {x: y for x, y in zip(series.x, series.y, strict=True) if y is not None}
+    there = {x: y for x, y in there.items() if math.isfinite(y) and (y > 0 or not figure.log)}
+    return {x: math.log10(y) if figure.log else y for x, y in there.items()}
 
 
 def draw_panels(figures: list[Figure], path: Path) -> Path:

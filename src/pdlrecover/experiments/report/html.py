@@ -20,10 +20,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from pdlrecover.engines.ledger import Openings
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.document import Cell, Document, Fact, Figure, Row, Table
-from pdlrecover.experiments.report.figures import config, page_chart, runtime
+from pdlrecover.experiments.analysis.cells import numeric, places, shown, without_gaps
+from pdlrecover.experiments.analysis.cells import value as number
+from pdlrecover.experiments.analysis.document import Cell, Document, Fact, Figure, Row, Table
+from pdlrecover.experiments.analysis.format import listed
+from pdlrecover.experiments.report.figures import coincident, config, page_chart, runtime
 from pdlrecover.experiments.report.ledger_picture import picture
 from pdlrecover.experiments.report.palette import is_ours, style
 from pdlrecover.files import make_folder, write_whole
@@ -33,6 +35,15 @@ SEVERAL = "PDLRecover report"
 """The title of a page with more than one document."""
 METHOD = "method"
 """The key of columns that name methods."""
+LEDGER = {
+    True: ("Who saw what", "Everything that was opened, and so seen by all peers."),
+    False: (
+        "Who would see what",
+        "Nothing was shared in what is shown here (--clear): this is what would be opened on "
+        "shares, and so seen by all peers.",
+    ),
+}
+"""The title and the first words of the ledger, by whether anything was shared."""
 LONG = 40
 """Tables of more rows are folded."""
 HELD = 5
@@ -62,7 +73,7 @@ def render(documents: Sequence[Document]) -> str:
         script_digest=_digest(script),
         contents=_contents(documents) if len(documents) > 1 else "",
         body="\n".join(_section(d, i, len(documents) > 1) for i, d in enumerate(documents)),
-        charts=embedded(_charts([f for document in documents for f in document.figures])),
+        charts=embedded(_charts([f for document in documents for f in _drawn(document)])),
     )
 
 
@@ -100,8 +111,14 @@ def _contents(documents: Sequence[Document]) -> str:
 
 
 def _section(document: Document, index: int, titled: bool) -> str:
-    figures = "".join(map(_figure, document.figures))
-    parts = [
+    parts = _tables(document)
+    every = [part.command for part in parts] + [figure.command for figure in _drawn(document)]
+    commands = dict.fromkeys(command for command in every if command)
+    once = len(commands) == 1
+    figures = "".join(_figure(figure, commanded=not once) for figure in _drawn(document))
+    tables = [_table(table, commanded=not once) for table in parts]
+    first = tables[: document.comparison is not None]
+    made = [
         f'<section class="document" id="document-{index}">',
         f"<h2>{escape(document.title)}</h2>" if titled else "",
         '<div class="summary">',
@@ -111,13 +128,25 @@ def _section(document: Document, index: int, titled: bool) -> str:
         ),
         "</div>",
         f'<dl class="facts">{"".join(map(_fact, document.facts))}</dl>' if document.facts else "",
+        *first,
         f'<div class="figures">{figures}</div>' if figures else "",
-        *map(_table, document.tables),
-        _ledger(document.ledger) if document.ledger else "",
+        *tables[len(first) :],
+        _ledger(document) if document.ledger else "",
+        f"<div><h3>Run it again</h3>{_command(*commands)}</div>" if once else "",
         f'<p class="origin">{escape(document.note)}</p>' if document.note else "",
         "</section>",
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(part for part in made if part)
+
+
+def _drawn(document: Document) -> list[Figure]:
+    """Return the figures of a document in which there is anything."""
+    return [figure for figure in document.figures if figure.series]
+
+
+def _tables(document: Document) -> list[Table]:
+    """Return all tables of a document, the comparison first."""
+    return [*([document.comparison] if document.comparison else []), *document.tables]
 
 
 def _fact(fact: Fact) -> str:
@@ -127,7 +156,7 @@ def _fact(fact: Fact) -> str:
     )
 
 
-def _figure(figure: Figure) -> str:
+def _figure(figure: Figure, *, commanded: bool) -> str:
     scale = '<button type="button" aria-pressed="false">Logarithmic rounds</button>'
     # A logarithm may help with lines by round, where some end long before others.
     lines = "round" in figure.x.split() and not all(series.points for series in figure.series)
@@ -135,23 +164,35 @@ def _figure(figure: Figure) -> str:
     return (
         f"<figure><figcaption><h3>{escape(figure.title)}</h3></figcaption>"
         '<div class="legend" role="group" aria-label="Series"></div>'
+        f"{_hidden(figure)}"
         f'<div class="plot"><div class="canvas" tabindex="0" role="img" aria-label="{label}">'
         "<noscript>Curves are drawn by a script.</noscript></div>"
         '<div class="tip" role="status"></div></div>'
         f'<div class="scales">{scale if lines else ""}</div>'
-        f"{_note(figure.note)}{_command(figure.command)}</figure>"
+        f"{_note(figure.note)}{_command(figure.command) if commanded else ''}</figure>"
     )
 
 
-def _table(table: Table, *, folded: bool = True) -> str:
-    places = [_places(table, column) for column in range(len(table.columns))]
+def _hidden(figure: Figure) -> str:
+    """Say which lines cannot be seen, because they lie on others all along."""
+    found = [f"{listed(above)} on {under}" for under, above in coincident(figure).items()]
+    return (
+        f'<p class="note coincident">On top of each other: {escape("; ".join(found))}.</p>'
+        if found
+        else ""
+    )
+
+
+def _table(table: Table, *, folded: bool = True, commanded: bool = True) -> str:
+    table = without_gaps(table)
+    decimals = [places(table, column) for column in range(len(table.columns))]
     held = _held(table)
-    kinds = [_kind(each, column, held) for column, each in enumerate(places)]
+    kinds = [_kind(table, column, held) for column in range(len(table.columns))]
     head = "".join(
         f'<th scope="col" aria-sort="none"{kind}><button type="button">{escape(name)}</button></th>'
         for name, kind in zip(table.headings, kinds, strict=True)
     )
-    body = "".join(_row(row, places, kinds, _is_ours(table, row)) for row in table.rows)
+    body = "".join(_row(row, decimals, kinds, _is_ours(table, row)) for row in table.rows)
     made = (
         '<div class="sideways"><p class="hint">Scroll sideways for more columns →</p>'
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(table.title)}">'
@@ -162,7 +203,7 @@ def _table(table: Table, *, folded: bool = True) -> str:
         made = f'<details class="fold"><summary>{size}</summary>{made}</details>'
     return (
         f'<div class="table"><h3>{escape(table.title)}</h3>{made}'
-        f"{_note(table.note)}{_command(table.command)}</div>"
+        f"{_note(table.note)}{_command(table.command) if commanded else ''}</div>"
     )
 
 
@@ -180,31 +221,30 @@ def _is_ours(table: Table, row: Sequence[Cell]) -> bool:
     )
 
 
-def _row(
-    row: Sequence[Cell], places: Sequence[int | None], kinds: Sequence[str], ours: bool
-) -> str:
+def _row(row: Sequence[Cell], decimals: Sequence[int], kinds: Sequence[str], ours: bool) -> str:
     cells = []
-    for column, (cell, digits, kind) in enumerate(zip(row, places, kinds, strict=True)):
+    for column, (cell, digits, kind) in enumerate(zip(row, decimals, kinds, strict=True)):
         tag = 'th scope="row"' if column == 0 else "td"
-        shown, exact = _shown(cell, digits), escape(str(cell))
-        value = "" if _missing(cell) or shown == exact else f' data-value="{exact}"'
-        cells.append(f"<{tag}{kind}{value}>{shown}</{tag[:2]}>")
+        text = escape(shown(cell, digits))
+        exact = number(cell) if "number" in kind else None
+        there = "" if exact is None or text == str(exact) else f' data-value="{exact}"'
+        cells.append(f"<{tag}{kind}{there}>{text}</{tag[:2]}>")
     mark = ' class="ours"' if ours else ""
     return f"<tr{mark}>{''.join(cells)}</tr>"
 
 
-def _ledger(ledger: dict[str, dict[str, Openings]]) -> str:
+def _ledger(document: Document) -> str:
     rows: list[Row] = [
         {METHOD: method, "opened": kind, **vars(entry)}
-        for method, opened in ledger.items()
+        for method, opened in document.ledger.items()
         for kind, entry in opened.items()
     ]
     table = Table.from_rows("Openings", rows, {}, "")
+    title, told = LEDGER[document.shared]
     return (
-        '<div class="ledger"><h3>Who saw what</h3>'
-        "<p>Everything that was opened, and so seen by all peers. A sum over many peers hides each "
+        f'<div class="ledger"><h3>{title}</h3><p>{told} A sum over many peers hides each '
         "of them; a single peer’s update shows what its data did.</p>"
-        f"{picture(ledger)}"
+        f"{picture(document.ledger)}"
         f"<details><summary>The same as a table</summary>{_table(table, folded=False)}"
         "</details></div>"
     )
@@ -223,42 +263,11 @@ def _note(note: str) -> str:
     return f'<p class="note">{escape(note)}</p>' if note else ""
 
 
-def _kind(places: int | None, column: int, held: int) -> str:
+def _kind(table: Table, column: int, held: int) -> str:
     """Return the class of a column's cells: a number, and held in place, the last at the edge."""
-    kinds = ["number"] * (places is not None) + ["held"] * (column < held)
+    kinds = ["number"] * numeric(table, column) + ["held"] * (column < held)
     kinds += ["edge"] * (column == held - 1)
     return f' class="{" ".join(kinds)}"' if kinds else ""
-
-
-def _places(table: Table, column: int) -> int | None:
-    """Return how many decimals a column's numbers get, or None for a column of texts.
-
-    One for percentages; otherwise as many as give the typical number three digits, and no more
-    than any of them was given with.
-    """
-    cells = [row[column] for row in table.rows]
-    numbers = [abs(c) for c in cells if isinstance(c, float | int) and math.isfinite(c)]
-    if not numbers:
-        return None
-    if all(float(number).is_integer() for number in numbers):
-        return 0
-    if "%" in table.headings[column]:
-        return 1
-    typical = sorted(number for number in numbers if number)[sum(map(bool, numbers)) // 2]
-    given = max(len(str(number).partition(".")[2]) for number in numbers)
-    return max(0, min(6, given, 2 - math.floor(math.log10(typical))))
-
-
-def _shown(cell: Cell, places: int | None) -> str:
-    if _missing(cell):
-        return "–"
-    if isinstance(cell, str):
-        return escape(cell.replace(" ± ", "\u00a0±\u00a0"))
-    return f"{cell:,.{places or 0}f}"
-
-
-def _missing(cell: Cell) -> bool:
-    return cell is None or (isinstance(cell, float) and not math.isfinite(cell))
 
 
 def _finite(value: Any) -> Any:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pdlrecover.errors import RecordError
+from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.experiment.result import Result, digest_of, read_result
-from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.report.simulation_document import documents_from_result
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.files import read_json

@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pdlrecover.engines.ledger import Openings
+from pdlrecover.experiments.analysis.comparison import compared
+from pdlrecover.experiments.analysis.document import Cell, Column, Document, Figure, Series, Table
+from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.promises import above
 from pdlrecover.experiments.analysis.results import Mean
 from pdlrecover.experiments.analysis.seeds import SeedResults, by_experiment
 from pdlrecover.experiments.analysis.summary import facts, headline, key, sentences
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import NumberName, RateName, Result
-from pdlrecover.experiments.report.document import Cell, Column, Document, Figure, Series, Table
-from pdlrecover.experiments.report.format import listed
 
 CURVES: dict[RateName, str] = {"accuracy": "Accuracy", "attack_success": "Backdoor success"}
 HELD_OUT = "Accuracy by the peers, on what they hold out"
@@ -28,8 +29,6 @@ class Measure:
     factor: float = 1
     spread: bool = False
     """The spread over the seeds gets a column of its own."""
-    error: bool = False
-    """What stands for the spread is a standard error, which one seed has, too."""
     idle: bool = False
     """Left out also where every value is 0."""
 
@@ -45,23 +44,17 @@ def _at(number: NumberName) -> Callable[[SeedResults, str], Mean | None]:
     return lambda runs, method: runs.mean(method, number)
 
 
-def _remembered(runs: SeedResults, method: str) -> Mean | None:
-    found = runs.remembered(method)
-    return None if found is None else Mean(found.value, found.error, len(runs))
-
-
 ABOVE = "attack_success_above_retrain"
 MEASURES = (
     Measure("accuracy", "accuracy (%)", _at("accuracy"), 100, spread=True),
     Measure("held_out_accuracy", "accuracy by the peers (%)", SeedResults.held_out_accuracy, 100),
     Measure("attack_success", "backdoor success (%)", _at("attack_success"), 100, spread=True),
     Measure(ABOVE, "backdoor above retrain (points)", above, 100, spread=True),
-    Measure("remembered", "remembered", _remembered, spread=True, error=True),
     Measure("exact_rounds", "exact rounds", SeedResults.exact_rounds),
     Measure("fallback_rounds", "asked for by the guard", _at("fallback_rounds"), idle=True),
     Measure("gradient_evaluations", "gradient evaluations", _at("gradient_evaluations")),
     Measure("seconds", "seconds", SeedResults.seconds),
-    Measure("megabytes", "MB sent per peer", _at("bytes_per_peer"), 1e-6),
+    Measure("megabytes", "MB sent per peer, on shares", _at("bytes_per_peer"), 1e-6),
     Measure("distance_to_retrain", "distance to retraining", _at("distance_to_retrain")),
 )
 """What the table shows; a column without any value is left out."""
@@ -95,9 +88,11 @@ def _document(runs: SeedResults) -> Document:
         summary=sentences(runs),
         key=key(runs),
         facts=facts(runs),
+        comparison=compared(runs, commands),
         figures=[f for f in _figures(runs, commands) if f.series],
         tables=[_table(runs, commands)],
         ledger={name: _opened(runs, name) for name in runs.methods},
+        shared=not runs.config.clear,
         note=_origin(runs),
     )
 
@@ -134,9 +129,13 @@ def _table(runs: SeedResults, commands: str) -> Table:
             continue
         columns.append(Column(key=measure.key, heading=measure.heading))
         cells.append([None if mean is None else mean.value for mean in found])
-        if measure.error or (len(runs) > 1 and measure.spread):
+        if len(runs) > 1 and measure.spread:
             columns.append(Column(key=f"{measure.key}_spread", heading=f"± {measure.heading}"))
             cells.append([None if mean is None else mean.spread for mean in found])
+    kept = [runs.remembered(name) for name in runs.methods]
+    if any(kept):
+        columns.append(Column(key="remembered", heading="remembered"))
+        cells.append([None if each is None else str(each) for each in kept])
     failed = [sum(map(bool, runs.diverged(name))) for name in runs.methods]
     if any(failed):
         columns.append(Column(key="diverged", heading="diverged"))
@@ -154,7 +153,7 @@ def _table(runs: SeedResults, commands: str) -> Table:
     if len(runs) > 1:
         notes.append(f"Means over {len(runs)} seeds; ± is else the standard deviation.")
     return Table(
-        title="Results",
+        title="Every number",
         columns=columns,
         rows=[list(row) for row in zip(*cells, strict=True)],
         command=commands,

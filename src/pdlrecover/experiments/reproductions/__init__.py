@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.analysis.results import Results, origin
 from pdlrecover.experiments.batch.recorded import Recorded, lacking
 from pdlrecover.experiments.batch.run_numbers import rounded
-from pdlrecover.experiments.report.document import Document
 from pdlrecover.experiments.reproductions import (
     accelerated,
     accuracy,

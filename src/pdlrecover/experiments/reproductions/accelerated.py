@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pdlrecover.adversary import WAITING
+from pdlrecover.experiments.analysis.document import Row
 from pdlrecover.experiments.analysis.promises import holds, word
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.reproduction import SHORT, Draft, Reproduction, measured
 from pdlrecover.experiments.reproductions.scale import LEAVERS, TINY_BATCH, Scale
 from pdlrecover.recovery.methods import OURS as REPLAY

@@ -1,10 +1,10 @@
 """Table III and the curves: how good each method's model is, and how it gets there."""
 
+from pdlrecover.experiments.analysis.document import Row
+from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.promises import above, gap, points
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.result import POISONED
-from pdlrecover.experiments.report.document import Row
-from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import (
     BLOCKS,
@@ -82,15 +82,8 @@ def _row(dataset: str, method: str, of: Results) -> Row:
         "paper": None if published is None else round(100 * published, 1),
         **measured(of, method, "backdoor", "above_retrain"),
         "exact_rounds": number(of.exact_rounds(method), 0),
-        "individual": "yes" if _individual(of, method) else "no",
+        "individual": "yes" if any(one.sees_single_peers for one in of.entries(method)) else "no",
     }
-
-
-def _individual(of: Results, method: str) -> bool:
-    """Say whether a method looks at single updates: by its openings, or by what it must store."""
-    return any(
-        "individual" in one.opened or one.individual_storage_bytes for one in of.entries(method)
-    )
 
 
 def _curves(name: str, title: str, attack: str, methods: tuple[str, ...]) -> Reproduction:

@@ -11,11 +11,11 @@ itself is attacked. Where none of the tried numbers does, it is as many as the r
 """
 
 from pdlrecover.adversary import WAITING
+from pdlrecover.experiments.analysis.document import Row
 from pdlrecover.experiments.analysis.promises import TERMS, gap, holds, points, word
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED
-from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.reproduction import (
     BLOCKS,
     SHORT,

@@ -1,10 +1,10 @@
 """Accuracy by the number of removed peers, and by the number of exact rounds."""
 
+from pdlrecover.experiments.analysis.document import Row
 from pdlrecover.experiments.analysis.promises import TERMS, holds, word
 from pdlrecover.experiments.analysis.results import Results, line
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED
-from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import (
     BLOCKS,

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pdlrecover.experiments.analysis.document import Row, Series
+from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results, work
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import Estimate, is_scored
 from pdlrecover.experiments.experiment.result import MethodResult, NumberName
-from pdlrecover.experiments.report.document import Row, Series
-from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions.attacks import FAST, RIVAL, RIVAL_SHARES, rival
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction, measured
 from pdlrecover.experiments.reproductions.scale import LEAVERS, TINY_BATCH, Scale

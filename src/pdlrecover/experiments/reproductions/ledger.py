@@ -1,9 +1,9 @@
 """What each method opens, of whom, and what it would have to store."""
 
+from pdlrecover.experiments.analysis.document import Row
+from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Row
-from pdlrecover.experiments.report.format import listed
 from pdlrecover.experiments.reproductions.accuracy import ALL
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction
 from pdlrecover.experiments.reproductions.scale import Scale

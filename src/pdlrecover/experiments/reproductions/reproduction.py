@@ -1,15 +1,17 @@
 """What a reproduction is: the cells it needs, and the document it makes of their results."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pdlrecover.engines.ledger import Openings
+from pdlrecover.experiments.analysis.comparison import compared, first
+from pdlrecover.experiments.analysis.document import Cell, Document, Figure, Row, Series, Table
 from pdlrecover.experiments.analysis.promises import above, gap, gaps, points
 from pdlrecover.experiments.analysis.results import Results, number, percent
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import RateName
-from pdlrecover.experiments.report.document import Cell, Document, Figure, Row, Series, Table
 from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale
+from pdlrecover.recovery.methods import OURS
 
 BLOCKS = (
     "After SGD PDLRecover estimates up to 5 rounds from one opening, where the paper opens "
@@ -92,12 +94,42 @@ class Reproduction:
     write: Callable[[Draft, Results], None]
     """Writes what the results of the cells show."""
 
+    compares: bool = True
+    """Whether its runs are about how good methods are, so that all of them are compared."""
+
     def document(self, scale: Scale, results: Results, earlier: Document | None = None) -> Document:
-        """Return the document of these results; curves that they lack are the earlier one's."""
+        """Return the document of these results; curves that they lack are the earlier one's.
+
+        Where no sentence of it names the method that stands first in its comparison, one is added:
+        before the others if they begin with ours.
+        """
         draft = Draft(name=self.name, title=self.title, scale=scale, earlier=earlier)
         self.write(draft, results)
         made = {key: value for key, value in vars(draft).items() if key not in ("scale", "earlier")}
-        return Document(**made)
+        document = Document(**made, shared=not results or any(not r.config.clear for r in results))
+        if not results or not self.compares:
+            return document
+        table = compared(results, command(self.name, scale), judged=scale.promised)
+        best, told = first(table), document.summary
+        if best is not None and _family(best) not in " ".join(told).lower():
+            ours = bool(told) and OURS in told[0].lower()
+            told = [_does_best(best), *told] if ours else [*told, _does_best(best)]
+        return replace(document, comparison=table, summary=told)
+
+
+def _family(row: Row) -> str:
+    """Return the method of which a row is, or is a variant."""
+    return str(row["method"]).partition(":")[0]
+
+
+def _does_best(row: Row) -> str:
+    """Say which method stands first in a comparison, and with what."""
+    gap, kept, rounds = (row.get(key) for key in ("minus_retrain", "kept", "exact_rounds"))
+    told = [f"{row['accuracy']}%"] if "accuracy" in row else []
+    told += [] if gap is None else [f"{gap:+g} points from retraining on average"]
+    told += [] if rounds is None else [f"{rounds:,g} exact rounds"]
+    told += [] if kept is None else [f"the promises kept in {kept} settings"]
+    return f"Best of all that were run here is {row['method']}: {', '.join(told)}."
 
 
 def _ends_at(line: Series, value: float) -> bool:

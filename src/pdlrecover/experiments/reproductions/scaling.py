@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from pdlrecover.experiments.analysis.document import Row, Series
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.experiments.report.document import Row, Series
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Draft, Reproduction
 from pdlrecover.experiments.reproductions.scale import Scale
 from pdlrecover.recovery.methods import OURS, REFERENCE
@@ -81,5 +81,9 @@ def _write(draft: Draft, results: Results) -> None:
 
 
 REPRODUCTION = Reproduction(
-    name="scaling", title="How the time of a round grows", cells=_cells, write=_write
+    name="scaling",
+    title="How the time of a round grows",
+    cells=_cells,
+    write=_write,
+    compares=False,
 )

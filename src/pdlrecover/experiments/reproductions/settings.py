@@ -8,11 +8,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from pdlrecover.experiments.analysis.document import Row
 from pdlrecover.experiments.analysis.promises import TERMS, gap, holds, points, word
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import POISONED, MethodResult
-from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.attacks import FAST, RIVAL_AFTER_SGD, rival, rivals
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction, measured
 from pdlrecover.experiments.reproductions.scale import Scale

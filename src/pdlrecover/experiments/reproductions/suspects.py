@@ -4,9 +4,9 @@ Of m attackers a share is missed: they stay, and attack the recovery too. Beside
 peers as a share of m are removed with the others.
 """
 
+from pdlrecover.experiments.analysis.document import Row
 from pdlrecover.experiments.analysis.results import Results, line
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.attacks import FAST, rival
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction, measured, rates
 from pdlrecover.experiments.reproductions.scale import Scale

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from pdlrecover.errors import PlanError
+from pdlrecover.experiments.analysis.document import Series
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.world import World, build
-from pdlrecover.experiments.report.document import Series
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction
 from pdlrecover.recovery.methods import OURS, REFERENCE, Settings
 from pdlrecover.recovery.requests import Stepped, Vector

@@ -8,11 +8,11 @@ for in the clear nothing is dealt or opened. The verdict is on the first.
 
 from dataclasses import replace
 
+from pdlrecover.experiments.analysis.document import Row
 from pdlrecover.experiments.analysis.promises import word
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions import paper
 from pdlrecover.experiments.reproductions.reproduction import BLOCKS, Draft, Reproduction
 from pdlrecover.experiments.reproductions.scale import LEAVERS, Scale

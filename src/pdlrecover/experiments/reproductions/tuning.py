@@ -10,10 +10,10 @@ computes does not depend on the attack that is removed, so there is a backdoor e
 from itertools import product
 from typing import Any
 
+from pdlrecover.experiments.analysis.document import Row
 from pdlrecover.experiments.analysis.promises import holds, word
 from pdlrecover.experiments.analysis.results import Results, number
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.report.document import Row
 from pdlrecover.experiments.reproductions.reproduction import SHORT, Draft, Reproduction, measured
 from pdlrecover.experiments.reproductions.scale import TINY_BATCH, Scale
 

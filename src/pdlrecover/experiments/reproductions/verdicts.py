@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pdlrecover.experiments.report.document import Cell, Row
+from pdlrecover.experiments.analysis.document import Cell, Row
 
 READINGS = {"adam": "after Adam", "sgd": "after SGD"}
 """The optimisers of the original runs, with their headings."""

@@ -128,10 +128,14 @@ class Document:
     key: int = 0
     """Which of them says most: it stands out, and stands for the document on a page of many."""
     facts: list[Fact] = field(default_factory=list)
+    comparison: Table | None = None
+    """All methods beside each other, best first."""
     figures: list[Figure] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     ledger: dict[str, dict[str, Openings]] = field(default_factory=dict)
     """By method and kind: what it opened, as in the results."""
+    shared: bool = True
+    """Whether anything was shared; if not, the ledger says what would have been opened."""
     note: str = ""
     """Where it comes from: versions, commit, seeds."""
 

@@ -4,7 +4,7 @@ import pytest
 from simulated import columns, openings
 
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.report.document import Document, Fact, Figure, Series, Table
+from pdlrecover.experiments.analysis.document import Document, Fact, Figure, Series, Table
 
 
 def test_a_document_survives_its_record():
