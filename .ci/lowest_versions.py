@@ -27,7 +27,9 @@ def lowest(requirement: str) -> str:
 def main() -> None:
     """Print them all."""
     project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
-    named = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    extras = [each for extra in project["optional-dependencies"].values() for each in extra]
+    others = [each for each in extras if not each.startswith(f"{project['name']}[")]
+    named = dict.fromkeys([*project["dependencies"], *others])
     print("\n".join(map(lowest, named)))  # noqa: T201 (this is a command)
 
 

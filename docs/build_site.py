@@ -95,7 +95,7 @@ def main() -> None:
         sys.exit(said.partition("Traceback")[0] or said)
     shutil.rmtree(out, ignore_errors=True)
     shutil.move(source / "site", out)
-    print(f"open {out / 'index.html'}")
+    print(f"open {out / 'index.html'}")  # noqa: T201 (this is a command)
 
 
 if __name__ == "__main__":

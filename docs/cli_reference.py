@@ -16,8 +16,8 @@ from pdlrecover.cli import app
 PAGE = Path(__file__).parent / "reference" / "cli.md"
 HEAD = """# The command line
 
-Written by `python docs/cli_reference.py` from what `--help` says. Exit codes: 0 if all went well, 2 if the input could
-not be used (one sentence says why), 130 after ctrl-C.
+Written by `python docs/cli_reference.py` from what `--help` says. Exit codes: 0 if all went well,
+2 if the input could not be used (one sentence says why), 130 after ctrl-C.
 """
 
 

@@ -14,7 +14,9 @@ from typing import Any
 
 PAGE = Path(__file__).parent / "tutorials" / "first-recovery.md"
 NOTEBOOK = PAGE.with_suffix(".ipynb")
-LEFT_OUT = re.compile(r"\nThe same as a notebook:.*?\n|```text\n.*?```\n|<!-- not run.*?-->\n", re.DOTALL)
+LEFT_OUT = re.compile(
+    r"\nThe same as a notebook:.*?\n|```text\n.*?```\n|<!-- not run.*?-->\n", re.DOTALL
+)
 CODE = re.compile(r"```python\n(.*?)```\n", re.DOTALL)
 
 

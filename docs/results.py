@@ -45,9 +45,9 @@ FRONT = "front.svg"
 FRONT_DATASET, FRONT_ROUNDS = "mnist", 201
 """What the front page shows, and up to which round."""
 FRONT_NAMES = {
-    POISONED: "trained with the attackers",
-    REFERENCE: "retrained without them",
-    DEFAULT: "recovered without them",
+    POISONED: "with the attackers",
+    REFERENCE: "retrained without",
+    DEFAULT: "recovered without",
 }
 FRONT_STYLES = {
     FRONT_NAMES[POISONED]: KNOWN[POISONED],
@@ -196,7 +196,11 @@ def main() -> None:
     texts = {PAGE: page(found)}
     texts |= {p: with_figures(p.read_text(), drawn) for p in sorted(METHOD_PAGES.glob("*.md"))}
     pages = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
-    stale = [name for name, figures in drawn.items() if not fresh(figures, FIGURES / name, STYLES.get(name))]
+    stale = [
+        name
+        for name, figures in drawn.items()
+        if not fresh(figures, FIGURES / name, STYLES.get(name))
+    ]
     if "--check" in sys.argv:
         names = [*(path.name for path in pages), *stale]
         sys.exit(f"not up to date, run `make docs`: {', '.join(names)}" if names else 0)

@@ -8,6 +8,8 @@
 - `<!-- not run: REASON -->` right before a block leaves it out.
 """
 
+import contextlib
+import itertools
 import json
 import os
 import re
@@ -93,7 +95,7 @@ def run(page, folder):
     every = blocks(page.read_text("utf-8"))
     todo = [block for block in every if block.runs]
     outputs = dict(zip(map(id, todo), _driven(todo, folder), strict=True))
-    for before, block in zip(every, every[1:], strict=False):
+    for before, block in itertools.pairwise(every):
         if block.kind == "text" and not block.reason:
             assert id(before) in outputs, f"line {block.line}: nothing ran that could print this"
             assert not (wrong := differences(block.body, outputs[id(before)])), (
@@ -123,15 +125,11 @@ def _driven(todo, folder):
         start_new_session=True,
     )
     sent = json.dumps([(b.kind, b.title, b.line, b.body) for b in todo])
-    errors = folder / ".errors"
     try:
         printed, said = child.communicate(sent, timeout=PATIENCE)
-        errors.write_text(said)
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            pass
     assert child.returncode == 0, said
     return json.loads(printed)
 
