@@ -119,6 +119,21 @@ def test_a_method_page_shows_its_figure_once_there_is_one(results):
     assert page.read_text() == empty
 
 
+def test_the_front_page_has_its_figure_in_words(results):
+    results.record(curves("crab"))
+    results.run()
+    assert not (results.FIGURES / "front.svg").exists(), "there is no recovery to show"
+    results.record(curves("auto", "crab"))
+    assert "front.svg" in stale(results)
+    results.run()
+    drawn = (results.FIGURES / "front.svg").read_text()
+    assert "recovered without" in drawn
+    assert "crab" not in drawn
+    assert stale(results) == 0
+    results.record(curves("auto", top=0.8))
+    assert "front.svg" in stale(results)
+
+
 def test_a_long_table_is_folded_and_every_document_linked(results):
     def table(rows):
         return Table(
