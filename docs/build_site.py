@@ -27,6 +27,8 @@ COPIES = "repository"
 NOT_COPIED = shutil.ignore_patterns("*.py", "__pycache__")
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
+FOREIGN = re.compile(r'<script src="https?://[^>]*></script>')
+"""A script from elsewhere, which the theme's search asks for where there is no server."""
 BUILD = (sys.executable, "-m", "zensical", "build", "--clean", "--strict")
 
 
@@ -93,9 +95,11 @@ def main() -> None:
     if done.returncode:
         said = COLOUR.sub("", done.stdout + done.stderr)
         sys.exit(said.partition("Traceback")[0] or said)
+    for page in (source / "site").glob("**/*.html"):
+        page.write_text(FOREIGN.sub("", page.read_text("utf-8")), encoding="utf-8")
     shutil.rmtree(out, ignore_errors=True)
     shutil.move(source / "site", out)
-    print(f"open {out / 'index.html'}")  # noqa: T201 (this is a command)
+    print(f"open {out / 'index.html'}; its search needs a server: python -m http.server -d {out}")  # noqa: T201 (this is a command)
 
 
 if __name__ == "__main__":
