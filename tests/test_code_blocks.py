@@ -14,7 +14,6 @@ AS_NOTEBOOK = "docs/tutorials/first-recovery.md"
 """Its notebook has the same code, and is run."""
 PAGES = [
     "README.md",
-    "docs/methods/README.md",
     *sorted(
         path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "tutorials").glob("*.md")
     ),
@@ -55,7 +54,7 @@ def test_the_notebook_runs_and_prints_what_its_page_shows(tmp_path):
         notebook = nbformat.read(NOTEBOOK, as_version=4)
         client = NotebookClient(
             notebook,
-            km=AsyncKernelManager(transport="ipc"),
+            km=AsyncKernelManager(transport="ipc", connection_file=str(tmp_path / "kernel.json")),
             timeout=code_blocks.PATIENCE,
             resources={"metadata": {"path": str(tmp_path)}},
         )
