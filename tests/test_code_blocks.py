@@ -1,8 +1,9 @@
 """The code on the README and in the tutorials is run, and prints what is shown."""
 
-import asyncio
 import json
-import warnings
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import code_blocks
@@ -19,6 +20,26 @@ PAGES = [
     ),
 ]
 NOTEBOOK = (ROOT / AS_NOTEBOOK).with_suffix(".ipynb")
+RUN_NOTEBOOK = """
+import json, sys
+import nbformat
+from jupyter_client import AsyncKernelManager
+from nbclient import NotebookClient
+
+notebook, folder, patience = nbformat.read(sys.argv[1], as_version=4), sys.argv[2], int(sys.argv[3])
+# By files instead of ports, which other tests may be about to take.
+kernel = AsyncKernelManager(transport="ipc", connection_file=f"{folder}/kernel.json")
+NotebookClient(
+    notebook,
+    km=kernel,
+    timeout=patience,
+    startup_timeout=patience,
+    resources={"metadata": {"path": folder}},
+).execute()
+outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+json.dump([each["text"] for each in outputs if each["output_type"] == "stream"], sys.stdout)
+"""
+"""A program of its own: what its libraries leave open or warn of is theirs."""
 NOT_RUN = 4
 """How many blocks give a reason not to be run; more need a good one."""
 
@@ -45,32 +66,20 @@ def test_few_blocks_are_left_out_and_each_says_why():
 
 @pytest.mark.slow
 def test_the_notebook_runs_and_prints_what_its_page_shows(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its libraries' own
-        import nbformat
-        from jupyter_client import AsyncKernelManager
-        from nbclient import NotebookClient
-
-        notebook = nbformat.read(NOTEBOOK, as_version=4)
-        client = NotebookClient(
-            notebook,
-            km=AsyncKernelManager(transport="ipc", connection_file=str(tmp_path / "kernel.json")),
-            timeout=code_blocks.PATIENCE,
-            resources={"metadata": {"path": str(tmp_path)}},
-        )
-        asyncio.run(client.async_execute())
-    printed = [
-        output["text"]
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-        if output["output_type"] == "stream"
-    ]
+    environment = os.environ | {"PYTHONPATH": str(code_blocks.SOURCE)}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_NOTEBOOK, NOTEBOOK, tmp_path, str(code_blocks.PATIENCE)],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
     page = code_blocks.blocks(NOTEBOOK.with_suffix(".md").read_text("utf-8"))
     shown = [block.body for block in page if block.kind == "text"]
     assert len(printed) == len(shown)
-    assert [code_blocks.differences(a, b) for a, b in zip(shown, printed, strict=True)] == [
-        "" for _ in shown
-    ]
+    differ = [code_blocks.differences(a, b) for a, b in zip(shown, printed, strict=True)]
+    assert differ == ["" for _ in shown]
 
 
 def test_the_notebook_is_committed_without_outputs():
