@@ -31,7 +31,8 @@ PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)%")
 POINTS = 4
 """How far a percentage may be off."""
 ANY = "…"
-PATIENCE = 300
+PATIENCE = 600
+"""Seconds for a page, also where other tests keep the machine busy."""
 DRIVER = """
 import contextlib, io, json, subprocess, sys, tempfile
 names, outputs = {"__name__": "__main__"}, []
