@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --no-loadsco
 INSTALL := -m pip install --quiet --constraint constraints.txt --editable
 LOWEST := .venv-lowest/bin
 
-.PHONY: demo test check lint browser bench docs clean
+.PHONY: demo test check lint browser bench docs docs-site clean
 .PHONY: chaos fuzz test-lowest constraints audit-dependencies
 
 demo: .venv/.runtime
@@ -29,6 +29,8 @@ lint: .venv/.dev
 	$(BIN)/python docs/tables.py --check
 	$(BIN)/python docs/results.py --check
 	$(BIN)/python docs/peers_states.py --check
+	$(BIN)/python docs/cli_reference.py --check
+	$(BIN)/python docs/notebook.py --check
 
 browser:
 	@bash tests/chromium.sh
@@ -53,6 +55,11 @@ docs: .venv/.runtime
 	$(BIN)/python docs/tables.py
 	$(BIN)/python docs/results.py
 	$(BIN)/python docs/peers_states.py
+	$(BIN)/python docs/cli_reference.py
+	$(BIN)/python docs/notebook.py
+
+docs-site: .venv/.dev
+	$(BIN)/python docs/build_site.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

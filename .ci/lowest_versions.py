@@ -24,11 +24,17 @@ def lowest(requirement: str) -> str:
     return f"{found[1]}=={found[3]}"
 
 
+def requirements() -> list[str]:
+    """Return all direct dependencies, those of the extras too; an extra may include another."""
+    project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
+    extras = [each for extra in project["optional-dependencies"].values() for each in extra]
+    others = [each for each in extras if not each.startswith(f"{project['name']}[")]
+    return list(dict.fromkeys([*project["dependencies"], *others]))
+
+
 def main() -> None:
     """Print them all."""
-    project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
-    named = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    print("\n".join(map(lowest, named)))  # noqa: T201 (this is a command)
+    print("\n".join(map(lowest, requirements())))  # noqa: T201 (this is a command)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from pdlrecover.experiments.analysis.document import Document, Figure, Table
+from pdlrecover.experiments.analysis.document import Document, Figure, Series, Table
 from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.experiment.result import POISONED
 from pdlrecover.experiments.report.figures import SHOWN_POINTS, draw_panels, fresh
+from pdlrecover.experiments.report.palette import KNOWN, NAMED, Look
 from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.experiments.reproductions.attacks import JUDGED
-from pdlrecover.recovery.methods import REFERENCE
+from pdlrecover.recovery.methods import DEFAULT, REFERENCE
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ROOT / "results" / "reproductions"
@@ -39,6 +40,22 @@ PANELS = (
 )
 """Figures whose titles have one of these are drawn, all datasets of a kind side by side."""
 COMPARED = (POISONED, REFERENCE)
+FRONT = "front.svg"
+"""The drawing on the front page: what a recovery is, on one dataset."""
+FRONT_DATASET, FRONT_ROUNDS = "mnist", 201
+"""What the front page shows, and up to which round."""
+FRONT_NAMES = {
+    POISONED: "with the attackers",
+    REFERENCE: "retrained without",
+    DEFAULT: "recovered without",
+}
+FRONT_STYLES = {
+    FRONT_NAMES[POISONED]: KNOWN[POISONED],
+    FRONT_NAMES[REFERENCE]: Look(NAMED["ink"], dash=(2, 4)),
+    FRONT_NAMES[DEFAULT]: Look(NAMED["ours"]),
+}
+STYLES = {FRONT: FRONT_STYLES}
+"""Drawings whose series are not called like methods, and how they look."""
 HEAD = """# Results
 
 What `pdlrecover reproduce all` found; everything below is written from the documents in
@@ -124,11 +141,33 @@ def methods(document: Document) -> dict[str, list[Figure]]:
     }
 
 
+def front(document: Document) -> dict[str, list[Figure]]:
+    """Return the drawing of the front page, in words instead of names of methods."""
+
+    def started(series: Series) -> Series:
+        """Return the beginning of a line, under its name in words."""
+        last = sum(x <= FRONT_ROUNDS for x in series.x)
+        cut = {key: getattr(series, key)[:last] for key in ("x", "y")}
+        return replace(series, name=FRONT_NAMES[series.name], spread=None, **cut)
+
+    shown = [f for f in document.figures if f.title.startswith(f"{FRONT_DATASET}: ")]
+    chosen = [[s for s in f.series if s.name in FRONT_NAMES] for f in shown]
+    if not shown or any(len(series) < len(FRONT_NAMES) for series in chosen):
+        return {}
+    return {
+        FRONT: [
+            replace(f, title=f.title.upper(), x="round", series=[started(s) for s in series])
+            for f, series in zip(shown, chosen, strict=True)
+        ]
+    }
+
+
 def drawings(found: list[Document]) -> dict[str, list[Figure]]:
     """Return all drawings by file name."""
     every = {name: figures for d in found for name, figures in panels(d).items()}
-    curves = [d for d in found if d.name == "figure-attack-curves"]
-    return every | {name: figures for d in curves for name, figures in methods(d).items()}
+    for curves in (d for d in found if d.name == "figure-attack-curves"):
+        every |= methods(curves) | front(curves)
+    return every
 
 
 def with_figures(text: str, drawn: dict[str, list[Figure]]) -> str:
@@ -157,14 +196,18 @@ def main() -> None:
     texts = {PAGE: page(found)}
     texts |= {p: with_figures(p.read_text(), drawn) for p in sorted(METHOD_PAGES.glob("*.md"))}
     pages = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
-    stale = [name for name, figures in drawn.items() if not fresh(figures, FIGURES / name)]
+    stale = [
+        name
+        for name, figures in drawn.items()
+        if not fresh(figures, FIGURES / name, STYLES.get(name))
+    ]
     if "--check" in sys.argv:
         names = [*(path.name for path in pages), *stale]
         sys.exit(f"not up to date, run `make docs`: {', '.join(names)}" if names else 0)
     for path in pages:
         path.write_text(texts[path])
     for name in stale:
-        draw_panels(drawn[name], FIGURES / name)
+        draw_panels(drawn[name], FIGURES / name, STYLES.get(name))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,9 @@ def pinned():
 
 
 def test_every_direct_dependency_has_a_lower_bound_and_a_pinned_version_from_there_on():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lowest, constraints = script("lowest_versions").lowest, pinned()
-    for requirement in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
-        name, least = lowest(requirement).split("==")
+    lowest_versions, constraints = script("lowest_versions"), pinned()
+    for requirement in lowest_versions.requirements():
+        name, least = lowest_versions.lowest(requirement).split("==")
         assert version(constraints[name.lower()]) >= version(least), requirement
 
 

@@ -19,16 +19,6 @@ MARKER = re.compile(r"<!-- figure: (\S+) -->(.*?)<!-- end -->", re.DOTALL)
 
 
 @pytest.mark.slow
-def test_the_readme_example_runs_as_it_stands():
-    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert code
-    for block in code:
-        result = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
-        assert result.stdout
-
-
-@pytest.mark.slow
 def test_the_story_of_lost_and_lying_peers_ends_well():
     story = ROOT / "examples" / "lost_and_lying.py"
     result = subprocess.run([sys.executable, story], capture_output=True, text=True)
@@ -127,6 +117,21 @@ def test_a_method_page_shows_its_figure_once_there_is_one(results):
     results.record(curves("auto"))
     results.run()
     assert page.read_text() == empty
+
+
+def test_the_front_page_has_its_figure_in_words(results):
+    results.record(curves("crab"))
+    results.run()
+    assert not (results.FIGURES / "front.svg").exists(), "there is no recovery to show"
+    results.record(curves("auto", "crab"))
+    assert "front.svg" in stale(results)
+    results.run()
+    drawn = (results.FIGURES / "front.svg").read_text()
+    assert "recovered without" in drawn
+    assert "crab" not in drawn
+    assert stale(results) == 0
+    results.record(curves("auto", top=0.8))
+    assert "front.svg" in stale(results)
 
 
 def test_a_long_table_is_folded_and_every_document_linked(results):

@@ -122,27 +122,30 @@ def _heights(series: Series, figure: Figure) -> dict[float, float]:
     return {x: math.log10(y) if figure.log else y for x, y in there.items()}
 
 
-def draw_panels(figures: list[Figure], path: Path) -> Path:
+def draw_panels(figures: list[Figure], path: Path, styles: dict[str, Look] | None = None) -> Path:
     """Draw figures of one kind side by side, with one legend beside them."""
     import vl_convert
 
-    spec = panels(figures)
+    spec = panels(figures, styles)
     head, end, rest = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).partition(">")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{head}{end}<metadata>{_digest(spec)}</metadata>{rest}\n", encoding="utf-8")
     return path
 
 
-def fresh(figures: list[Figure], path: Path) -> bool:
+def fresh(figures: list[Figure], path: Path, styles: dict[str, Look] | None = None) -> bool:
     """Say whether the drawing in a file is the one that `draw_panels` would make of these."""
-    expected = f"<metadata>{_digest(panels(figures))}<"
+    expected = f"<metadata>{_digest(panels(figures, styles))}<"
     return path.exists() and expected in path.read_text(encoding="utf-8")
 
 
-def panels(figures: Sequence[Figure]) -> Spec:
-    """Return figures of one kind side by side, with one legend beside them."""
+def panels(figures: Sequence[Figure], styles: dict[str, Look] | None = None) -> Spec:
+    """Return figures of one kind side by side, with one legend beside them.
+
+    Series look as their methods do everywhere, unless `styles` says how each of them looks.
+    """
     series = {s.name: s for figure in figures for s in figure.series}
-    styles = looks(series)
+    styles = styles or looks(series)
     return {
         "config": config(_light) | {"background": "#ffffff", "padding": 10},
         "spacing": 24,
