@@ -159,6 +159,7 @@ def main() -> None:
             "memory_rounds": arguments.rounds,
             "timings": timings,
             "ratios": ratios,
+            "targets": TARGETS,
         }
         arguments.record.parent.mkdir(parents=True, exist_ok=True)
         arguments.record.write_text(json.dumps(record, indent=1))
