@@ -69,8 +69,8 @@ class AcceleratedOptions:
     momentum: float = 0.6
     """μ of muon."""
     gain: float | None = None
-    """How many times muon lifts small singular values at most, but in a hard cycle; None: as far as
-    can be. A lower gain amplifies less of what few peers want: see `docs/optimizers.md`."""
+    """How many times muon lifts small singular values at most, in a hard cycle, too; None: as far
+    as can be. A lower gain amplifies less of what few peers want: see `docs/optimizers.md`."""
     start: str = FIRST
     """first: at w̄_0, with the minibatches of the training; fresh: see above."""
     local_steps: int | None = None
@@ -105,11 +105,9 @@ class AcceleratedOptions:
         """Return the optimiser that makes the most of these rounds, or of those of a hard cycle."""
         peak = RATES[self.optimizer] if self.rate is None else self.rate
         if self.optimizer == "muon":
-            momentum, gain = self.momentum, self.gain
-            if hard:
-                peak, momentum, gain = HARD_RATE, HARD_MOMENTUM, None
+            peak, momentum = (HARD_RATE, HARD_MOMENTUM) if hard else (peak, self.momentum)
             rate = Rate(peak=peak, hold=0.0, rounds=self.rounds)
-            return Muon(rate=rate, layers=run.layers, momentum=momentum, gain=gain)
+            return Muon(rate=rate, layers=run.layers, momentum=momentum, gain=self.gain)
         rate = Rate(peak=peak, warmup=min(5, self.rounds), hold=0.6, rounds=self.rounds)
         return Adam(rate=rate, beta1=0.8, beta2=0.99, epsilon=1e-4)
 

@@ -17,7 +17,7 @@ PDLRecover is there where the history could still pay.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pdlrecover.adversary import WAITING
 from pdlrecover.experiments.analysis.promises import above, holds, points, word
@@ -33,7 +33,7 @@ FAST = "accelerated-retrain"
 RIVAL = f"{FAST}:optimizer=adam+rounds=70"
 USUAL = (REFERENCE, FAST, f"{FAST}:start=fresh", "auto")
 LIMITED = f"{FAST}:gain=60+rate=0.05"
-"""Muon that lifts small singular values less, which `tuning` has chosen on validation data."""
+"""Muon that lifts small singular values less; tried on validation data, see decision 26."""
 UNDETECTED = (1, 2, 4, 10)
 HELD_OUT = 0.1
 LOCAL = tuple(
@@ -52,12 +52,12 @@ class Case:
     methods: tuple[str, ...] = USUAL
     only: str | None = None
     """The only dataset that has it."""
-    more_seeds: bool = False
-    """Whether it is run with more of the fresh seeds than usual."""
+    besides: Literal["more_seeds", "seeds"] | None = None
+    """Which seeds of the scale it is run with besides the usual three, if there are to be more."""
 
     def seeds(self, scale: Scale) -> tuple[int, ...]:
         """Return the seeds it is run with."""
-        return scale.fresh_seeds + (scale.more_seeds if self.more_seeds else ())
+        return scale.fresh_seeds + (getattr(scale, self.besides) if self.besides else ())
 
     def config(self, scale: Scale, dataset: str, seed: int) -> Config:
         """Return one run."""
@@ -115,7 +115,7 @@ TABLES: dict[str, list[Case]] = {
             values={"optimizer": "adam", "undetected": 1},
             methods=(REFERENCE, FAST, LIMITED, RIVAL),
             only=SHOWS,
-            more_seeds=True,
+            besides="more_seeds",
         )
     ],
     "With a low gain": [
@@ -123,6 +123,7 @@ TABLES: dict[str, list[Case]] = {
             name=f"adam, {attack}",
             values={"optimizer": "adam", "attack": attack},
             methods=(REFERENCE, FAST, LIMITED),
+            besides="seeds",
         )
         for attack in ("backdoor", WAITING)
     ],
@@ -163,7 +164,7 @@ def _row(of: Results, case: Case, method: str) -> Row:
         "dataset": config.dataset,
         "method": method,
         **measured(of, method, *SHOWN),
-        **({"above_error": points(_error(above(of, method)), 1)} if case.more_seeds else {}),
+        **({"above_error": points(_error(above(of, method)), 1)} if case.besides else {}),
         **measured(of, method, "remembered", "exact_rounds"),
         "gradients": number(
             of.mean_of(method, lambda one: one.gradient_evaluations / config.kept), 1

@@ -3,9 +3,8 @@
 A fifth of the training data is held out and plays the part of the test data, so nothing that is
 reported elsewhere was looked at. The rival, accelerated retraining by Adam, is tuned as carefully
 as ours: its rounds in steps of five, with three rates. `auto` is decided by the other originals:
-one that was itself trained by Muon, and others with small minibatches. What a low gain
-limits, and what it costs, is seen where one attacker stays. What accelerated retraining computes
-does not depend on the attack that is removed, so there is a backdoor everywhere.
+one that was itself trained by Muon, and others with small minibatches. What accelerated retraining
+computes does not depend on the attack that is removed, so there is a backdoor everywhere.
 """
 
 from itertools import product
@@ -40,19 +39,11 @@ SMALL = tuple(
     for k, steps, local in product((25, 40), (1, 4, 8), (0.03, 0.1, 0.3))
     if steps > 1 or local == 0.1  # one local step has no rate of its own
 )
-GAINS = (
-    f"{NAME}:rounds=25",
-    *(
-        f"{NAME}:gain={gain}+rate={rate}"
-        for gain, rate in product((40, 60, 100), (0.04, 0.05, 0.06))
-    ),
-)
 FOUND: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "Adam": ({"optimizer": "adam"}, (*MUON, *MOMENTA, *LOCAL, *ADAM)),
     "Muon": ({"optimizer": "muon"}, LONGER),
     "Adam, minibatches of 2": ({"optimizer": "adam", "batch_size": TINY_BATCH}, SMALL),
     "Adam, minibatches of 8": ({"optimizer": "adam", "batch_size": 8}, SMALL),
-    "Adam, one attacker undetected": ({"optimizer": "adam", "undetected": 1}, GAINS),
 }
 """By original: its settings, and the variants that are tried after it."""
 
@@ -92,7 +83,6 @@ def _write(draft: Draft, results: Results) -> None:
                     dataset=dataset,
                     optimizer=config.optimizer,
                     batch_size=config.batch_size,
-                    undetected=config.undetected,
                 )
             ]
             for method in variants
