@@ -192,9 +192,9 @@ def _write(draft: Draft, results: Results) -> None:
         same = {key: v for key, v in vars(config).items() if key not in ("seed", "methods")}
         shown = set(config.methods)
         seeds = case.seeds(scale)
-        of = Results(
-            r for r in results.where(**same) if r.seed in seeds and shown <= r.methods.keys()
-        )
+        having = [r for r in results.where(**same) if shown <= r.methods.keys()]
+        by_seed = {r.seed: r for r in having if r.seed in seeds}
+        of = Results(by_seed.values())
         if of:
             rows[title] += [_row(of, case, m) for m in config.methods if m != REFERENCE]
     for title, found in rows.items():
