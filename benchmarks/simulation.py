@@ -127,7 +127,7 @@ def whole_run(rounds: int) -> None:
 def peak_memory(rounds: int) -> float:
     progress(f"peak memory of {rounds} rounds")
     command = [sys.executable, __file__, "--whole-run", str(rounds)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 (this file)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 (this file)
     return int(done.stdout) / 1e9
 
 
@@ -137,7 +137,9 @@ def main() -> None:
     )
     parser.add_argument("--record", type=Path, help="where the result record goes")
     parser.add_argument("--repeats", type=int, default=12, help="rounds of the race")
-    parser.add_argument("--rounds", type=int, default=1000, help="rounds of the run for memory")
+    parser.add_argument(
+        "--rounds", type=int, default=1000, help="rounds of the run for memory, 60 or more"
+    )
     parser.add_argument("--whole-run", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.whole_run:
@@ -159,6 +161,7 @@ def main() -> None:
             "memory_rounds": arguments.rounds,
             "timings": timings,
             "ratios": ratios,
+            "targets": TARGETS,
         }
         arguments.record.parent.mkdir(parents=True, exist_ok=True)
         arguments.record.write_text(json.dumps(record, indent=1))

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from pdlrecover.experiments.analysis.calibration import calibration, unseeing
 from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.analysis.promises import TERMS
 from pdlrecover.experiments.batch.run_numbers import read_runs
 from pdlrecover.experiments.experiment.result import MethodNumbers, Result, read_result
+from pdlrecover.experiments.reproductions.accelerated import MORE
 from pdlrecover.experiments.reproductions.attacks import FAST, RIVAL
 from pdlrecover.recovery.methods import DEFAULT, METHODS, OURS
 
@@ -33,6 +35,13 @@ FRONT = {
 """The methods that the README shows, in words."""
 RECOVERIES = (f"{FAST[0]} / retrain", f"{OURS} / retrain")
 """Ratios of times in the benchmark of real peers."""
+SIMULATED = (
+    "plain loop / clear round",
+    "round on shares / clear round",
+    "Muon's public step / round on shares",
+    "peak memory, GB",
+)
+"""What the benchmark of simulated rounds compares."""
 NEAR = ("backdoor", "leavers")
 """What is shown row by row."""
 NOT_YET = "*Not recorded yet for the present methods: `pdlrecover reproduce attacks`.*"
@@ -51,6 +60,25 @@ def sharing() -> list[str]:
         *rows,
         "",
         f"`make bench`, on {record['environment']['cpu']}, 2 cores; ≈: extrapolated.",
+    ]
+
+
+def simulated_rounds() -> list[str]:
+    """Return the ratios of the benchmark of simulated rounds; one that has no record says so."""
+    record = read("benchmarks/simulation.json")
+    rows = ["| | measured | wanted |", "|---|---|---|"]
+    for name in SIMULATED:
+        found = record["ratios"].get(name)
+        value, sense = record.get("targets", {}).get(name, (None, ""))
+        wanted = "" if value is None else f"{sense} {value:g}"
+        rows.append(
+            f"| {name} | {'not recorded yet' if found is None else f'{found:.2f}'} | {wanted} |"
+        )
+    return [
+        *rows,
+        "",
+        f"200 peers, d = 79,510; peak memory is that of a run of {record['memory_rounds']} "
+        f"rounds. `make bench`, on {record['environment']['cpu']}.",
     ]
 
 
@@ -260,6 +288,40 @@ def _range(found: list[float]) -> str:
     return "–".join(f"{each:g}" for each in ends) + " rounds"
 
 
+def undetected() -> list[str]:
+    """Return what one undetected attacker achieves, by method, with its uncertainty."""
+    document = Document.from_record(read("reproductions/accelerated.json"))
+    found = [row for table in document.tables if table.title == MORE for row in table.by_key()]
+    if not found:
+        return ["*Not recorded yet: `pdlrecover reproduce accelerated`.*"]
+    rows = [
+        "| method | backdoor (%) | above retraining (points) | accuracy above it | worst seed |",
+        "|---|---|---|---|---|",
+    ]
+    for row in found:
+        above = f"{row['above_retrain']:+.1f} ± {row['above_error']:.1f}"
+        rows.append(
+            f"| {row['method']} | {row['backdoor']} | {above} | {row['minus_retrain']:+.2f} | "
+            f"{row['worst_seed']:+.2f} |"
+        )
+    return [
+        *rows,
+        "",
+        f"{DATASETS[found[0]['dataset']]} after Adam, {found[0]['seeds']} seeds; above retraining: "
+        "mean and its standard error. `pdlrecover reproduce accelerated`.",
+    ]
+
+
+def calibrated() -> list[str]:
+    """Return how often models that never saw the data are further than two errors from 0."""
+    runs = read_runs(RESULTS / "reproductions" / "runs.jsonl")
+    single, over = (calibration(unseeing(runs, over_seeds=each)) for each in (False, True))
+    return [
+        f"Of models that never saw the data, {single} are further than two errors from 0 in single "
+        f"runs, and {over} averaged over the seeds of one setting. Right errors give 5%.",
+    ]
+
+
 def hours() -> list[str]:
     """Return what all runs of the reproductions took: each once, nothing that was copied."""
     runs = read_runs(RESULTS / "reproductions" / "runs.jsonl")
@@ -361,11 +423,14 @@ def _by_method(mode: str) -> list[str]:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "sharing": sharing,
+    "simulated-rounds": simulated_rounds,
     "peers": peers,
     "front": front,
     "methods": methods,
     "adam": adam,
     "verdict": verdict,
+    "undetected": undetected,
+    "calibration": calibrated,
     "hours": hours,
     "shares": shares,
 }

@@ -1,5 +1,6 @@
 """What the documents show is run."""
 
+import ast
 import importlib.util
 import json
 import re
@@ -37,6 +38,13 @@ def test_every_method_has_a_place_for_its_figure_on_one_page():
     marked = [name for text in pages for name, _ in MARKER.findall(text)]
     assert sum(text.count("<!-- figure: ") for text in pages) == len(marked)
     assert sorted(marked) == sorted(set(METHODS) - {"retrain"}), "retrain is in every figure"
+
+
+def test_the_table_of_simulated_rounds_has_what_the_benchmark_compares():
+    tree = ast.parse((ROOT / "benchmarks" / "simulation.py").read_text())
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    (targets,) = [ast.literal_eval(x.value) for x in assigned if x.targets[0].id == "TARGETS"]
+    assert tuple(targets) == script("tables").SIMULATED
 
 
 def curves(*methods, top=0.9):

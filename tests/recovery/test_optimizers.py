@@ -64,6 +64,7 @@ LAYERS = (Layer(start=0, rows=2, columns=3, bias=6), Layer(start=8, rows=1, colu
         SGD(rate=Rate(peak=0.1), momentum=0.5),
         Adam(rate=Rate(peak=2.0)),
         Muon(rate=Rate(peak=0.04, hold=0.0, rounds=25), layers=LAYERS),
+        Muon(rate=Rate(peak=0.04), layers=LAYERS, gain=60.0),
     ],
 )
 def test_records_bring_optimizers_back(optimizer):
@@ -86,3 +87,15 @@ def test_muon_looks_ahead_and_falls_to_zero():
 def test_muon_without_layers_is_refused():
     with pytest.raises(PlanError, match="layers"):
         optimizers.build("muon", 0.1, rounds=5).start()
+
+
+def test_records_of_muon_from_before_it_had_a_gain_are_read():
+    record = optimizers.as_record(Muon(rate=Rate(peak=0.04), layers=LAYERS))
+    del record["gain"]
+    assert optimizers.from_record(record).gain is None
+
+
+@pytest.mark.parametrize("gain", [0.5, float("inf"), float("nan")])
+def test_a_senseless_gain_is_refused(gain):
+    with pytest.raises(PlanError, match="gain of muon"):
+        Muon(rate=Rate(peak=0.04), layers=LAYERS, gain=gain)

@@ -7,7 +7,14 @@ import pytest
 
 from pdlrecover.layers import Layer
 from pdlrecover.recovery import orthogonal
-from pdlrecover.recovery.orthogonal import FRACTION, QUINTIC, newton_schulz, orthogonalised
+from pdlrecover.recovery.orthogonal import (
+    FRACTION,
+    MOST,
+    QUINTIC,
+    newton_schulz,
+    orthogonalised,
+    steps_of,
+)
 
 SHAPES = [(1, 1), (1, 9), (4, 4), (10, 101), (32, 145)]
 
@@ -33,7 +40,7 @@ def product(a, b, bits):
     ]
 
 
-def slow_newton_schulz(x):
+def slow_newton_schulz(x, quintic_steps):
     """The second truth: the same iterations in Python's integers."""
     a, b, c = QUINTIC
     x = [[int(value) for value in row] for row in x]
@@ -42,7 +49,7 @@ def slow_newton_schulz(x):
     def gram():
         return product(x, [list(column) for column in zip(*x, strict=True)], FRACTION)
 
-    for _ in range(orthogonal.QUINTIC_STEPS):
+    for _ in range(quintic_steps):
         first = gram()
         square = product(first, first, FRACTION)
         factor = [
@@ -59,10 +66,38 @@ def slow_newton_schulz(x):
     return x
 
 
+@pytest.mark.parametrize("gain", [None, 60.0])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_iterations_are_those_of_whole_numbers(shape):
-    x = integers(shape)
-    assert newton_schulz(x).astype(int).tolist() == slow_newton_schulz(x)
+def test_the_iterations_are_those_of_whole_numbers(shape, gain):
+    steps, start = steps_of(gain)
+    x = np.rint(integers(shape) * start)
+    assert newton_schulz(x, steps).astype(int).tolist() == slow_newton_schulz(x, steps)
+
+
+@pytest.mark.parametrize("gain", [5.0, 60.0, 100.0, 1000.0])
+def test_a_gain_is_how_far_small_singular_values_are_lifted_at_most(gain):
+    rng = np.random.default_rng(0)
+    left, _ = np.linalg.qr(rng.normal(size=(30, 30)))
+    right, _ = np.linalg.qr(rng.normal(size=(200, 30)))
+    values = np.geomspace(1, 1e-4, 30)
+    values /= np.linalg.norm(values)
+    matrix = left * values @ right.T
+    out = orthogonalised(matrix.ravel(), [Layer(start=0, rows=30, columns=200)], gain)
+    lifted = np.diag(left.T @ out.reshape(30, 200) @ right) / np.sqrt(200)
+    assert (lifted <= np.minimum(1.01, 1.01 * gain * values + 1e-4)).all()
+    small, large = values < 0.2 / gain, values > 4 / gain
+    np.testing.assert_allclose(lifted[small], gain * values[small], rtol=0.1, atol=1e-4)
+    np.testing.assert_allclose(lifted[large], 1, atol=0.01)
+
+
+def test_a_gain_takes_no_more_steps_than_it_needs():
+    assert steps_of(None) == (orthogonal.QUINTIC_STEPS, 1.0)
+    assert steps_of(1e9) == steps_of(None)
+    assert steps_of(MOST) == steps_of(None)
+    assert [steps_of(gain)[0] for gain in (1, 60, 100, 1000)] == [0, 2, 3, 5]
+    for gain in (1.0, 60.0, 100.0, 1000.0):
+        steps, start = steps_of(gain)
+        assert start * 1.5**4 * (QUINTIC[0] / 2**12) ** steps == pytest.approx(gain)
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, (100, 785)])

@@ -27,6 +27,7 @@ That is looked at only where a round is of at least `ENOUGH` samples: with fewer
 minibatches is as long.
 """
 
+import math
 from dataclasses import dataclass
 
 from pdlrecover.errors import PlanError
@@ -67,6 +68,9 @@ class AcceleratedOptions:
     """γ; None: see `RATES`."""
     momentum: float = 0.6
     """μ of muon."""
+    gain: float | None = None
+    """How many times muon lifts small singular values at most, in a hard cycle, too; None: as far
+    as can be. A lower gain amplifies less of what few peers want: see `docs/optimizers.md`."""
     start: str = FIRST
     """first: at w̄_0, with the minibatches of the training; fresh: see above."""
     local_steps: int | None = None
@@ -83,6 +87,8 @@ class AcceleratedOptions:
             raise PlanError(f"start must be {' or '.join(STARTS)}, got {self.start!r}")
         if not 0 <= self.momentum < 1:
             raise PlanError(f"momentum must be at least 0 and below 1, got {self.momentum}")
+        if self.gain is not None and not 1 <= self.gain < math.inf:
+            raise PlanError(f"gain must be at least 1 and finite, got {self.gain}")
         if self.local_steps is not None and self.local_steps < 1:
             raise PlanError(f"local_steps must be at least 1, got {self.local_steps}")
         if self.cycles < 1:
@@ -101,7 +107,7 @@ class AcceleratedOptions:
         if self.optimizer == "muon":
             peak, momentum = (HARD_RATE, HARD_MOMENTUM) if hard else (peak, self.momentum)
             rate = Rate(peak=peak, hold=0.0, rounds=self.rounds)
-            return Muon(rate=rate, layers=run.layers, momentum=momentum)
+            return Muon(rate=rate, layers=run.layers, momentum=momentum, gain=self.gain)
         rate = Rate(peak=peak, warmup=min(5, self.rounds), hold=0.6, rounds=self.rounds)
         return Adam(rate=rate, beta1=0.8, beta2=0.99, epsilon=1e-4)
 

@@ -208,6 +208,7 @@ METHODS: dict[str, MethodEntry] = {
             "optimizer": str,
             "rate": float,
             "momentum": float,
+            "gain": float,
             "start": str,
             "local_steps": int,
             "local_rate": float,

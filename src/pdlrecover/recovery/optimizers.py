@@ -125,6 +125,12 @@ class Muon:
     layers: tuple[Layer, ...] = field(default=(), repr=False)
     """They cover the vector of weights."""
     momentum: float = 0.6
+    gain: float | None = None
+    """How many times small singular values are lifted at most; None: as far as can be."""
+
+    def __post_init__(self) -> None:
+        if self.gain is not None and not 1 <= self.gain < np.inf:
+            raise PlanError(f"the gain of muon must be at least 1 and finite, got {self.gain}")
 
     def start(self) -> "_MuonSteps":
         """Return the optimiser in its first state."""
@@ -145,7 +151,7 @@ class _MuonSteps:
         ahead = mu * self._m + (1 - mu) * mean
         rate = self._config.rate.at(self._t)
         self._t += 1
-        return model - rate * orthogonalised(ahead, self._config.layers)
+        return model - rate * orthogonalised(ahead, self._config.layers, self._config.gain)
 
     def metric(self, epsilon: float) -> Vector | None:
         return None

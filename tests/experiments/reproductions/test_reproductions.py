@@ -10,6 +10,7 @@ from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.batch.cache import cached, run_cells
+from pdlrecover.experiments.experiment.forgetting import with_success_above
 from pdlrecover.experiments.experiment.result import Curve, Result
 from pdlrecover.experiments.reproductions import REPRODUCTIONS, paper
 from pdlrecover.experiments.reproductions.accuracy import _fedrecover
@@ -18,6 +19,7 @@ from pdlrecover.experiments.reproductions.frontier import modelled_seconds
 from pdlrecover.experiments.reproductions.reproduction import command
 from pdlrecover.experiments.reproductions.scale import ATTACKS, FULL, QUICK, Scale
 from pdlrecover.experiments.reproductions.tuning import FOUND
+from pdlrecover.recovery.methods import REFERENCE
 
 MEASURED = ("retrain_seconds", "accuracy", "pdlrecover", "openings")
 """One of these every table has, and every row has a value of it."""
@@ -196,7 +198,8 @@ def test_what_is_remembered_is_measured_over_all_seeds_together():
     second = cell(1, auto=entry(0.9, None, 40, 0.5))
     found = Results([first, second]).remembered("auto")
     assert found.value == pytest.approx(0.3)
-    assert found.error == pytest.approx(np.hypot(0.001, 0.3 * 0.001) / np.sqrt(2) / 0.05)
+    shared = np.hypot(0.001, 0.3 * 0.001) / 0.05  # held-out samples are: nothing averages out
+    assert found.error == pytest.approx(shared)
     hardly = replace(first.methods["poisoned"], excess=0.001)
     second.methods["poisoned"] = hardly  # counts for little
     assert Results([first, second]).remembered("auto").value == pytest.approx(0.03 / 0.051)
@@ -204,6 +207,26 @@ def test_what_is_remembered_is_measured_over_all_seeds_together():
     assert Results([first, second]).remembered("auto") is None
     del second.methods["auto"]
     assert Results([cell(0, auto=entry(0.9, None, 40)), second]).remembered("auto") is None
+
+
+def test_how_much_attackers_gain_is_said_with_its_standard_error():
+    def record(config):
+        gains = {REFERENCE: 0.1, "accelerated-retrain": 0.1 + 0.01 * config.seed}
+        methods = {
+            m: replace(entry(0.9, 0.0, 25), attack_success=gains.get(m, 0.1))
+            for m in config.methods
+        }
+        methods = with_success_above(methods)
+        return replace(cell(config.seed, **methods), config=config)
+
+    cells = REPRODUCTIONS["accelerated"].cells(FULL)
+    document = REPRODUCTIONS["accelerated"].document(FULL, Results(map(record, cells)))
+    seeds = np.arange(3, 15)
+    error = seeds.std(ddof=1) / np.sqrt(12)
+    assert f"accelerated-retrain +{seeds.mean()} ± {error:.1f}, " in document.summary[-1]
+    assert document.summary[-1].endswith("points (mean over 12 seeds, standard error).")
+    (table,) = [t for t in document.tables if t.title.startswith("With a few")]
+    assert {row["seeds"] for row in table.by_key()} == {3}
 
 
 def rival(least, exact=None):

@@ -91,7 +91,7 @@ class Results(tuple[Result, ...]):
 
         It is the mean excess over the original's mean excess in these results: a mean of ratios
         would be ruled by those in which the original hardly remembers. None if any result has no
-        value, or if the original remembers too little to tell.
+        value, or if the original remembers too little to tell. Errors are those of `averaged`.
         """
         ours, original = self.excess(method), self.excess(POISONED)
         if ours is None or original is None:
@@ -107,8 +107,7 @@ class Results(tuple[Result, ...]):
         ]
         if not known or len(known) < len(self):
             return None
-        value = statistics.fmean(value for value, _ in known)
-        return Estimate(value=value, error=math.hypot(*(e for _, e in known)) / len(known))
+        return averaged([Estimate(value=value, error=error) for value, error in known])
 
     def exact_rounds(self, method: str) -> Mean | None:
         """Return how many rounds' worth of updates were computed: by the kept peers, or by all.
@@ -172,6 +171,19 @@ class Results(tuple[Result, ...]):
 def _peers(result: Result, method: str) -> int:
     """Return how many peers took part in a method: all of them in the original run."""
     return result.config.peers if method == POISONED else result.config.kept
+
+
+def averaged(excesses: Sequence[Estimate]) -> Estimate:
+    """Return the mean excess over seeds, and the mean of its errors.
+
+    Seeds share the held-out samples, and how those differ from what peers train on. So their errors
+    are not independent, and what they have in common is not averaged out. How much that is is not
+    known: the mean of the errors is right if it is everything, and too large otherwise.
+    """
+    return Estimate(
+        value=statistics.fmean(each.value for each in excesses),
+        error=statistics.fmean(each.error for each in excesses),
+    )
 
 
 def _averaged(method: str, values: Sequence[dict[int, float]]) -> Series | None:

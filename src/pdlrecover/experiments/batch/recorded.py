@@ -107,7 +107,8 @@ def lacking(configs: Sequence[Config], recorded: Recorded) -> str:
     if counts[POISONED] == len(configs):
         return f"all {len(configs)} runs" if configs else ""
     named = [f"{name} of {count} runs" for name, count in counts.most_common(NAMED)]
-    more = [f"{len(counts) - NAMED} more methods"] if len(counts) > NAMED else []
+    rest = len(counts) - NAMED
+    more = [f"{rest} more method{'s' if rest > 1 else ''}"] if rest > 0 else []
     return ", ".join([*named, *more])
 
 

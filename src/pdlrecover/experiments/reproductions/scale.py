@@ -34,6 +34,8 @@ class Scale:
     seeds: tuple[int, ...]
     fresh_seeds: tuple[int, ...]
     """Seeds that nothing was tuned or looked at on, for the final word."""
+    more_seeds: tuple[int, ...] = ()
+    """More of them, for differences that three seeds cannot tell from noise."""
     exact_share: float = 0.1
     """The share of the rounds that may be exact after SGD; short runs need more."""
     plan: dict[str, int] = field(default_factory=dict)
@@ -107,6 +109,7 @@ FULL = Scale(
     typical=40,
     seeds=(0, 1, 2),
     fresh_seeds=(3, 4, 5),
+    more_seeds=tuple(range(6, 15)),
     adam_plan={"preparation": 20, "period": 10, "final": 10},
 )
 QUICK = Scale(
