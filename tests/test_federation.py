@@ -13,7 +13,7 @@ from pdlrecover.errors import (
     RangeError,
     ToleranceError,
 )
-from pdlrecover.federation import _local_of_earlier
+from pdlrecover.federation.saved import _local_of_earlier
 from pdlrecover.learning import LocalTraining
 
 TRAINED = small.trained()
