@@ -19,7 +19,7 @@ from pdlrecover.federation.own_data import OwnData, take_in
 from pdlrecover.federation.plain_options import settings_of
 from pdlrecover.federation.roster import Roster
 from pdlrecover.federation.saved import attack_text, read_saved, write_saved, written_classes
-from pdlrecover.federation.simulated import SimulatedFederation
+from pdlrecover.federation.simulated import UNTRAINED, SimulatedFederation
 from pdlrecover.federation.terms import DEFAULT_BUDGET, NewModel, Terms
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.removal import Reason
@@ -218,8 +218,8 @@ class Federation(SimulatedFederation):
         - `schedule`: which rounds are exact, for `pdlrecover` and the methods with as many exact
           rounds; by default 25 at the start and at the end of a long run, an eighth of a short one.
         - `fresh_start`: begin at new first weights with minibatches of its own, so that nothing
-          that is opened can be subtracted from what the training opened. It needs no training to
-          have ended.
+          that is opened can be subtracted from what the training opened. The training need not have
+          ended.
         - `optimizer`: `"muon"` or `"adam"`, for `accelerated-retrain`.
         - `settings`: all options of all methods at once, instead of these four.
 
@@ -234,6 +234,8 @@ class Federation(SimulatedFederation):
             )
         if not isinstance(method, str):
             raise PlanError(f"method must be the name of a method, got {described(method)}")
+        if self._planned is None and self._optimizer is None and not len(self.history.sums):
+            raise PlanError(UNTRAINED)
         settings = settings_of(
             method,
             trained=len(self.history.sums),

@@ -14,6 +14,7 @@ Rules:
 """
 
 import copy
+import filecmp
 import hashlib
 import json
 import math
@@ -177,11 +178,8 @@ def write_saved(
 ) -> None:
     """Write a federation to a folder; the settings come last, so that they are there with all."""
     make_folder(folder, HistoryError)
-    layout = folder / "layout.json"
-    if layout.exists() and not folder.samefile(history.folder):
-        found = read_json(layout, HistoryError, damaged="choose another folder")
-        if not isinstance(found, dict) or found.get("run") != history.layout.run:
-            raise HistoryError(f"{folder} holds another federation; choose another folder")
+    if not folder.samefile(history.folder):
+        _check_empty(folder, history)
     try:
         if not folder.samefile(history.folder):
             for name in FILES:
@@ -193,6 +191,18 @@ def write_saved(
     write_whole(folder / FIRST, state_bytes(flat.module_with(flat.initial)), HistoryError)
     facts = {"format": FORMAT, **settings, "outputs": probe(flat)}
     write_json(folder / SETTINGS, facts, HistoryError)
+
+
+def _check_empty(folder: Path, history: RunHistory) -> None:
+    """Raise if a folder holds another run's history, which would be written over."""
+    models, layout = folder / "models.bin", folder / "layout.json"
+    if not models.exists() and not layout.exists():
+        return
+    found = read_json(layout, HistoryError, damaged="choose another folder")
+    same_run = isinstance(found, dict) and found.get("run") == history.layout.run
+    mine = history.folder / "models.bin"
+    if not same_run or not models.exists() or not filecmp.cmp(models, mine, shallow=False):
+        raise HistoryError(f"{folder} holds another federation; choose another folder")
 
 
 def read_saved(folder: Path) -> Saved:
