@@ -433,7 +433,7 @@ RECOVER = {
     ),
     "faults-in-the-clear": (
         lambda: small.trained(rounds=2, clear=True).recover([0, 1], faults=Faults(liars=(2,))),
-        "absent and lying peers need shares, and with clear=True nothing is shared",
+        "none can be absent or lie; leave the faults out",
     ),
     "single-leaver": (
         lambda: trained().recover([3]),

@@ -29,6 +29,24 @@ from pdlrecover.recovery.evaluation import NUMBERS
 
 ALONE = "one peer"
 """Of whom single numbers or updates are."""
+IN_WORDS = {
+    "fresh sums": ("sum", "of new updates"),
+    "group sums": ("sum", "of new updates"),
+    "group sums (training)": ("sum", "of updates as in the training"),
+    "stored sums": ("sum", "of stored updates"),
+    "removed sums": ("sum", "of stored updates"),
+    "directions": ("sum", "of stored updates, corrected"),
+    "dot products": ("dot product", "with a shared sum"),
+    "evaluations": ("evaluation", "on held-out samples"),
+    "losses": ("mean loss", ""),
+    "individual": ("update", ""),
+    "single weights": ("weight", ""),
+    "sketches": ("sketch", "of an update"),
+    "head sums (kept)": ("sum", "over whole datasets"),
+    "head sums (removed)": ("sum", "over whole datasets"),
+    "head sums (all)": ("sum", "over whole datasets"),
+}
+"""What a kind is called for people who have not read these rules."""
 PARTS = ("gradient", "dealing", "opening", "estimation")
 """What the seconds are split in."""
 
@@ -221,13 +239,14 @@ class Ledger:
         """Say what was opened, of whom; with `clear` nothing was shared, so all was in the open."""
         opened = self.totals().opened
         what = "; ".join(
-            f"{each.openings} {_kind(kind, each.openings)} of {each.of}"
+            f"{_counted(kind, each.openings)}, {'each ' if each.openings > 1 else ''}of {each.of}"
             for kind, each in opened.items()
         )
         if clear:
             return f"nothing was shared (clear=True); on shares, {what or 'nothing'}"
-        alone = any(each.of == ALONE for each in opened.values())
-        return f"{what or 'nothing'}{'' if alone else ' — no update of a single peer'}"
+        if any(each.of == ALONE for each in opened.values()):
+            return what
+        return f"{what or 'nothing'}; no update of a single peer"
 
     def summary(self) -> Summary:
         """Return what there is to say in a few lines."""
@@ -278,8 +297,8 @@ class Ledger:
         return Seconds(**self.seconds, total=total, processor=self.processor_seconds)
 
 
-def _kind(kind: str, openings: int) -> str:
-    """Return what was opened, in the number that there are."""
-    if kind == "individual":
-        return "update" if openings == 1 else "updates"
-    return kind.replace("sums", "sum") if openings == 1 else kind
+def _counted(kind: str, openings: int) -> str:
+    """Return how many were opened of a kind, in words."""
+    thing, more = IN_WORDS[kind]
+    plural = thing + ("es" if thing.endswith(("s", "ch")) else "s")
+    return f"{openings} {thing if openings == 1 else plural} {more}".rstrip()

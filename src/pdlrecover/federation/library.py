@@ -266,11 +266,6 @@ class Federation(SimulatedFederation):
         instance("faults", faults, Faults, "Faults(absent=(…), liars=(…))", PlanError)
         for name in ("absent", "liars"):
             self.roster.numbers(getattr(faults, name), f"faults.{name}")
-        if self.clear and (faults.absent or faults.liars):
-            raise PlanError(
-                "absent and lying peers need shares, and with clear=True nothing is shared; "
-                "leave clear or faults out"
-            )
 
     def save(self, folder: Path | str) -> None:
         """Write the trained federation to a folder: settings, first weights, history, and no data.
