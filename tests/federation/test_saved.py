@@ -11,7 +11,7 @@ import pytest
 import small
 import torch
 
-from pdlrecover import Federation
+from pdlrecover import Federation, load_model
 from pdlrecover.adversary import Backdoor
 from pdlrecover.errors import DataError, HistoryError, ModelError, PlanError
 from pdlrecover.federation.saved import _local_of_earlier
@@ -50,18 +50,24 @@ def test_the_users_own_module_is_left_as_it_was(saved):
         assert torch.equal(before, after)
 
 
-def test_it_loads_in_a_new_process(saved):
+def test_federation_and_model_load_in_another_process(saved):
     code = f"""
 import small
 from pdlrecover import Federation
 datasets = [small.points(seed=peer, count=20 + peer) for peer in range(small.PEERS)]
 federation = Federation.load({str(saved)!r}, small.module(seed=7), datasets)
-print(federation.recover([0, 1], rounds=2))
+recovered = federation.recover([0, 1], rounds=2)
+print(recovered)
+recovered.save({str(saved / "model.safetensors")!r})
 """
     tests = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tests)
     assert done.returncode == 0, done.stderr
     assert "2, where the training had 12" in done.stdout
+    x, y = small.points(seed=99)
+    here = Federation.load(saved, small.module(seed=1), datasets()).recover([0, 1], rounds=2)
+    loaded = load_model(saved / "model.safetensors", small.module(seed=1))
+    assert loaded.accuracy(x, y) == here.accuracy(x, y)
 
 
 def test_other_data_of_the_same_sizes_are_refused_by_name(saved):

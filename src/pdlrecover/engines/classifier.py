@@ -16,7 +16,7 @@ digest is in the JSON file beside it, and is checked where that is there.
 import copy
 import hashlib
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,7 @@ def write_model(path: Path | str, classifier: Classifier, more: Mapping[str, str
 
 
 def load_model(
-    path: Path | str, module: torch.nn.Module, *, classes: Any | None = None
+    path: Path | str, module: torch.nn.Module, *, classes: Iterable[Hashable] | None = None
 ) -> Classifier:
     """Return a saved model: your module with the weights of a `.safetensors` file.
 
@@ -165,6 +165,8 @@ def load_model(
             f"load_model needs a torch module to put the weights in, got {type(module).__name__}; "
             "build it as for the training"
         )
+    if isinstance(classes, str) or not isinstance(classes, Iterable | None):
+        raise ModelError(f"classes must be a list, one for each output, got {classes!r:.60}")
     place = Path(path)
     content = read_bytes(place, ModelError, missing="name a .safetensors file")
     tensors, metadata = _parsed(content, place)

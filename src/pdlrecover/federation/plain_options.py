@@ -4,8 +4,7 @@ Rules: what a method has no use for is refused, not ignored. The schedule of a s
 eighth of it at the start and at the end, as on the command line and between real peers.
 """
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
 
 from pdlrecover.errors import PlanError
 from pdlrecover.federation.arguments import instance, whole
@@ -49,11 +48,11 @@ def settings_of(
     numbers: Numbers = {}
     if rounds is not None:
         whole("rounds", rounds, 1)
-        numbers = {key: int(rounds) for key in entry.varies if key.split("_")[0] == "rounds"}
+        numbers = {key: int(rounds) for key in _round_options(base)}
         if not numbers:
             raise PlanError(
                 f"{base} sets its own number of rounds, so rounds={rounds} has no place; leave it "
-                f"out, or choose one of {_those(lambda name: 'rounds' in METHODS[name].varies)}"
+                f"out, or choose one of {_those(_round_options)}"
             )
     if optimizer is not None:
         if not isinstance(optimizer, str) or "optimizer" not in entry.varies:
@@ -74,8 +73,15 @@ def settings_of(
             f"{base} cannot start afresh; leave fresh_start out, or choose one of "
             f"{_those(lambda name: METHODS[name].afresh(made))}"
         )
-    return entry.vary(made, numbers) if numbers else replace(made)
+    return entry.vary(made, numbers) if numbers else made
 
 
-def _those(fits: Any) -> str:
+def _round_options(method: str) -> list[str]:
+    """Return the options of a method that are numbers of rounds, not shares of them."""
+    varies = METHODS[method].varies
+    return [key for key in varies if key.split("_")[0] == "rounds" and varies[key] is int]
+
+
+def _those(fits: Callable[[str], object]) -> str:
+    """Return the names of the methods that fit."""
     return ", ".join(name for name in METHODS if fits(name))

@@ -9,7 +9,7 @@ from pdlrecover.adversary import build as build_attack
 from pdlrecover.engines.simulated_peers import simulate_peers
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.result import Scores
-from pdlrecover.federation import SimulatedFederation
+from pdlrecover.federation import Federation
 from pdlrecover.learning import Dataset, LocalTraining, accuracy, load, partition
 from pdlrecover.learning.models import build as build_model
 from pdlrecover.recovery.requests import Vector
@@ -25,7 +25,7 @@ class World:
     config: Config
     dataset: Dataset
     attack: Attack
-    federation: SimulatedFederation
+    federation: Federation
     removed: tuple[int, ...]
 
 
@@ -72,7 +72,7 @@ def build(
         held_out=config.held_out,
     )
     cohorts = [removed, [p for p in range(config.peers) if p not in removed]]
-    federation = SimulatedFederation(
+    federation = Federation(
         simulated_peers,
         Scheme.for_peers(config.peers, config.tolerance),
         cohorts=[cohort for cohort in cohorts if cohort],
