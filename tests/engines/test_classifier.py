@@ -89,7 +89,7 @@ def test_a_damaged_file_is_refused(path):
 
 
 def test_a_module_with_other_layers_is_refused(path):
-    with pytest.raises(ModelError, match=r"its 2\.weight has the shape \(3, 6\), and there it has"):
+    with pytest.raises(ModelError, match=r"its 0\.weight has the shape \(6, 3\), and there it has"):
         load_model(path, small.module(hidden=6))
     with pytest.raises(ModelError, match=r"is there, which it does not have"):
         load_model(path, torch.nn.Sequential(torch.nn.Linear(3, 5)))

@@ -3,6 +3,7 @@
 import os
 import pty
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,45 +26,48 @@ def recover(**arguments):
     return federation.recover([0, 1], rounds=3, **arguments)
 
 
-@pytest.fixture
+@contextmanager
 def terminal(monkeypatch):
-    """Make standard error a real terminal; return what reads its screen once all is written."""
+    """Make standard error a real terminal; yield what returns all that it shows."""
     screen, end = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")
-    stderr = os.fdopen(end, "w")
-    monkeypatch.setattr(sys, "stderr", stderr)
+    with os.fdopen(end, "w") as stderr, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stderr)
 
-    def read():
-        stderr.flush()
-        os.set_blocking(screen, False)
-        seen = b""
-        while True:
-            try:
-                seen += os.read(screen, 1 << 16)
-            except OSError:
-                return seen.decode()
+        def read():
+            stderr.flush()
+            os.set_blocking(screen, False)
+            seen = b""
+            while True:
+                try:
+                    seen += os.read(screen, 1 << 16)
+                except OSError:
+                    return seen.decode()
 
-    yield read
-    stderr.close()
+        yield read
     os.close(screen)
 
 
-def test_a_terminal_shows_a_bar_for_each_part_and_standard_output_nothing_of_it(capfd, terminal):
-    recover()
-    seen = terminal()
+def test_a_terminal_shows_a_bar_for_each_part_and_standard_output_nothing(monkeypatch, capfd):
+    with terminal(monkeypatch) as read:
+        recover()
+        seen = read()
     for each in ("training", "5/5", "recovery by auto", "3/3"):
         assert each in seen
     assert capfd.readouterr() == ("", "")
 
 
-def test_no_bar_is_shown_where_none_is_wanted(terminal):
-    recover(progress=False)
-    assert terminal() == ""
+def test_no_bar_is_shown_where_none_is_wanted(monkeypatch):
+    with terminal(monkeypatch) as read:
+        recover(progress=False)
+        assert read() == ""
 
 
-def test_an_observer_is_told_beside_the_bar(terminal):
+def test_an_observer_is_told_beside_the_bar(monkeypatch):
     seen = []
-    recover(observer=lambda step: seen.append(step.round))
+    with terminal(monkeypatch) as read:
+        recover(observer=lambda step: seen.append(step.round))
+        assert "5/5" in read()
     assert seen == [0, 1, 2, 3, 4, 0, 1, 2]
 
 
@@ -73,8 +77,8 @@ def test_redirected_output_is_left_alone_whatever_the_environment_says(capfd, mo
     assert capfd.readouterr() == ("", "")
 
 
-def test_where_the_caller_shows_a_bar_nothing_breaks(terminal):
-    with Progress(console=Console(stderr=True)) as bars:
+def test_where_the_caller_shows_a_bar_nothing_breaks(monkeypatch):
+    with terminal(monkeypatch), Progress(console=Console(stderr=True)) as bars:
         bars.add_task("mine", total=1)
         assert recover().ledger.exact_rounds == 3
 

@@ -195,11 +195,11 @@ def put_weights(module: torch.nn.Module, tensors: Tensors, source: str) -> None:
             f"the module is another one than that in {source}: {' and '.join(parts)}; "
             "build it as for the training"
         )
-    for name, tensor in tensors.items():
-        if own[name].shape != tensor.shape:
+    for name, mine in own.items():
+        if mine.shape != tensors[name].shape:
             raise ModelError(
                 f"the module is another one than that in {source}: its {name} has the shape "
-                f"{tuple(own[name].shape)}, and there it has {tuple(tensor.shape)}; "
+                f"{tuple(mine.shape)}, and there it has {tuple(tensors[name].shape)}; "
                 "build it as for the training"
             )
     module.load_state_dict(tensors)
