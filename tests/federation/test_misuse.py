@@ -89,6 +89,14 @@ class OneLogit(torch.nn.Sequential):
         super().__init__(torch.nn.Linear(3, 1))
 
 
+class Raises(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(3, 3)
+
+    def forward(self, x):
+        raise IndexError
+
+
 SIMULATE = {
     "no-peers": (lambda: simulate(peers=[]), "at least one peer's dataset, got none"),
     "datasets-is-a-pair": (
@@ -212,6 +220,10 @@ SIMULATE = {
         "labels must be whole numbers from 0 to 2, which is what the model tells apart, or 3 "
         "different ones of any kind; got 4 different ones, and 9 among peer 7's labels",
     ),
+    "labels-beyond-64-bits": (
+        lambda: simulate((x(1, 3), [10**30])),
+        "peer 7's labels are of other kinds, and peer 0's labels are whole numbers",
+    ),
     "labels-are-a-text": (
         lambda: simulate((x(3, 3), "abc")),
         "peer 7's labels must be one label for each sample, in a list",
@@ -249,6 +261,10 @@ SIMULATE = {
     "model-with-lazy-layers": (
         lambda: simulate(model=torch.nn.Sequential(torch.nn.LazyLinear(3))),
         "Sequential has lazy layers without weights; call it once on a sample",
+    ),
+    "model-that-raises": (
+        lambda: simulate(model=Raises()),
+        "Raises does not take samples of shape (3,): IndexError",
     ),
     "model-of-another-width": (
         lambda: simulate(model=torch.nn.Linear(5, 3)),
@@ -435,6 +451,10 @@ RECOVER = {
         lambda: small.trained(rounds=2, clear=True).recover([0, 1], faults=Faults(liars=(2,))),
         "none can be absent or lie; leave the faults out",
     ),
+    "single-leaver-by-name": (
+        lambda: by_name().recover(["hospital-d"]),
+        "this would reveal the updates of peer 'hospital-d'",
+    ),
     "single-leaver": (
         lambda: trained().recover([3]),
         "this would reveal the updates of peer 3",
@@ -480,6 +500,8 @@ MODELS = {
         lambda: recovered().save("model.pt"),
         "models are saved as .safetensors files, got 'model.pt'; name it so",
     ),
+    "save-without-a-path": (lambda: recovered().save(None), "given by its path, got None"),
+    "load-without-a-path": (lambda: load_model(3, small.module()), "by its path, got 3"),
     "save-nowhere": (
         lambda: recovered().save("nowhere/model.safetensors"),
         "nowhere/model.safetensors cannot be written: No such file or directory",

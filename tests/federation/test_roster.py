@@ -64,6 +64,14 @@ def test_a_mask_removes_the_peers_that_it_marks():
     )
 
 
+def test_refusals_speak_of_peers_by_their_names():
+    said = "the updates of peer 2: peers [0, 1] are kept, peers are numbered 0 to 3"
+    assert NAMED.in_names(said) == (
+        "the updates of peer 'c': peers 'a', 'b' are kept, peers are numbered 0 to 3"
+    )
+    assert NUMBERED.in_names(said) == said
+
+
 def test_a_federation_by_names_recovers_what_one_by_numbers_does():
     datasets = [small.points(seed=peer, count=20 + peer) for peer in range(small.PEERS)]
     named = {f"site-{peer}": data for peer, data in enumerate(datasets)}

@@ -179,6 +179,18 @@ def test_what_format_1_saved_loads_with_a_warning(tmp_path):
     )
 
 
+def test_numbers_of_numpy_are_taken_and_saved(tmp_path):
+    made = small.federation(
+        batch_size=np.int64(8), seed=np.int64(3), held_out=np.float64(0.1), bound=np.float64(5)
+    )
+    made.train(np.int64(4), np.float64(0.3))
+    made.save(tmp_path)
+    again = Federation.load(tmp_path, small.module(seed=1), datasets())
+    np.testing.assert_array_equal(
+        made.recover([0, 1], rounds=np.int64(2)).weights, again.recover([0, 1], rounds=2).weights
+    )
+
+
 def test_another_format_is_refused(saved):
     values = json.loads((saved / "federation.json").read_text())
     (saved / "federation.json").write_text(json.dumps({**values, "format": 9}))

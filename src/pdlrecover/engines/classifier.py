@@ -91,10 +91,10 @@ class Classifier:
         try:
             with torch.no_grad():
                 logits = torch.cat([self.model(piece) for piece in torch.split(samples, _BATCH)])
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except Exception as error:  # it is the user's code, and may raise anything
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise DataError(
-                f"the model does not take samples of shape {tuple(samples.shape[1:])}: "
-                f"{str(error).splitlines()[0]}"
+                f"the model does not take samples of shape {tuple(samples.shape[1:])}: {reason}"
             ) from error
         width = len(self.classes) if self.classes else logits.shape[-1]
         if logits.shape != (len(samples), width):
@@ -134,7 +134,7 @@ def classes_text(known: Classes | None) -> str:
 
 def write_model(path: Path | str, classifier: Classifier, more: Mapping[str, str]) -> None:
     """Write a classifier to a safetensors file, with more metadata."""
-    place = Path(path)
+    place = _place(path)
     if place.suffix != SUFFIX:
         raise ModelError(f"models are saved as {SUFFIX} files, got {place.name!r}; name it so")
     tensors = _tensors(classifier.model)
@@ -167,7 +167,7 @@ def load_model(
         )
     if isinstance(classes, str) or not isinstance(classes, Iterable | None):
         raise ModelError(f"classes must be a list, one for each output, got {classes!r:.60}")
-    place = Path(path)
+    place = _place(path)
     content = read_bytes(place, ModelError, missing="name a .safetensors file")
     tensors, metadata = _parsed(content, place)
     _check_digest(tensors, metadata, content, place)
@@ -262,6 +262,12 @@ def _digest(tensors: Tensors) -> str:
         hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         hashed.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return hashed.hexdigest()
+
+
+def _place(path: Path | str) -> Path:
+    if not isinstance(path, str | Path):
+        raise ModelError(f"a model's file must be given by its path, got {path!r:.60}")
+    return Path(path)
 
 
 def _written(classes: tuple[Hashable, ...]) -> str:

@@ -249,16 +249,19 @@ class Federation(SimulatedFederation):
         )
         self._check_faults(faults)
         _check_observer(observer)
-        return self.run_method(
-            removed,
-            method,
-            reason=reason,
-            settings=settings,
-            faults=faults,
-            accept_differencing=accept_differencing,
-            progress=progress,
-            observer=observer,
-        )
+        try:
+            return self.run_method(
+                removed,
+                method,
+                reason=reason,
+                settings=settings,
+                faults=faults,
+                accept_differencing=accept_differencing,
+                progress=progress,
+                observer=observer,
+            )
+        except PlanError as error:
+            raise PlanError(self.roster.in_names(str(error))) from error
 
     def _check_faults(self, faults: Faults | None) -> None:
         if faults is None:

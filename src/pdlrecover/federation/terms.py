@@ -57,15 +57,20 @@ class Terms:
     def __post_init__(self) -> None:
         example = "Tolerance(colluders=…, dropouts=…)"
         instance("tolerance", self.tolerance, Tolerance, example, ToleranceError)
-        for name in ("batch_size", "local_steps", "evaluate_every", "budget"):
-            whole(name, getattr(self, name), 1)
-        whole("seed", self.seed, 0)
-        number("bound", self.bound, above=0.0, error=RangeError)
-        number("l2", self.l2)
-        number("local_rate", self.local_rate, above=0.0)
+        plain: dict[str, float] = {
+            name: whole(name, getattr(self, name), 1)
+            for name in ("batch_size", "local_steps", "evaluate_every", "budget")
+        }
+        plain["seed"] = whole("seed", self.seed, 0)
+        plain["bound"] = number("bound", self.bound, above=0.0, error=RangeError)
+        plain["l2"] = number("l2", self.l2)
+        plain["local_rate"] = number("local_rate", self.local_rate, above=0.0)
+        plain["held_out"] = number("held_out", self.held_out, error=DataError)
+        for name, value in plain.items():  # numpy's numbers are none that a record may hold
+            object.__setattr__(self, name, value)
         for name in ("clear", "peer_by_peer", "resume"):
             instance(name, getattr(self, name), bool, "True or False", PlanError)
-        if not number("held_out", self.held_out, error=DataError) <= 0.5:
+        if not self.held_out <= 0.5:
             raise DataError(f"held_out must be a share from 0 to 0.5, got {self.held_out}")
         if self.new_model is not None and not callable(self.new_model):
             raise ModelError(

@@ -22,6 +22,8 @@ from pdlrecover.errors import DataError
 Numbers = NDArray[np.int64]
 Labels = Numbers | list[Hashable]
 """The labels of some samples: whole numbers, or anything else."""
+LIMIT = 1 << 63
+"""Whole numbers are below it; larger ones are labels like texts."""
 _SHOWN = 6
 """How many classes a message lists."""
 
@@ -158,9 +160,9 @@ def _listed_labels(values: list[Any], whose: str) -> Labels:
                 f"{_shown(value)}; of one-hot labels give y.argmax(axis=1)"
             )
     kinds = {type(value) for value in values}
-    if kinds <= {int}:
+    if kinds <= {int} and all(abs(value) < LIMIT for value in values):
         return np.array(values, dtype=np.int64)
-    if kinds <= {int, float}:
+    if float in kinds and kinds <= {int, float}:
         return _whole(np.array(values, dtype=np.float64), whose)
     return values
 
@@ -170,7 +172,7 @@ def _whole(y: NDArray[Any], whose: str) -> Numbers:
     if not np.isfinite(y).all():
         place = int(np.flatnonzero(~np.isfinite(y))[0])
         raise DataError(f"{whose} lack the one of sample {place} ({y[place]}); leave it out")
-    if len(wrong := y[y != np.round(y)]):
+    if len(wrong := y[(y != np.round(y)) | (np.abs(y) >= LIMIT)]):
         raise DataError(
             f"labels must be whole numbers, the classes counted from 0, or names of classes; "
             f"{whose} have {wrong[0]}"
