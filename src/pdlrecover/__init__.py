@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from pdlrecover.errors import LocalError, PDLRecoverError, RemoteError
 
 if TYPE_CHECKING:
+    from pdlrecover.engines.classifier import load_model
     from pdlrecover.federation import Federation
+    from pdlrecover.recovery.schedule import Schedule
     from pdlrecover.sharing import Scheme, Tolerance
 
 __version__ = version("pdlrecover")
@@ -17,11 +19,19 @@ __all__ = [
     "LocalError",
     "PDLRecoverError",
     "RemoteError",
+    "Schedule",
     "Scheme",
     "Tolerance",
     "__version__",
+    "load_model",
 ]
-_LATER = {"Federation": "federation", "Scheme": "sharing", "Tolerance": "sharing"}
+_LATER = {
+    "Federation": "federation",
+    "Schedule": "recovery.schedule",
+    "Scheme": "sharing",
+    "Tolerance": "sharing",
+    "load_model": "engines.classifier",
+}
 """What is imported when it is asked for: torch takes longer than most commands do."""
 
 

@@ -108,7 +108,7 @@ def test_opened_pairs_without_blocks_agree_to_the_fixed_point_step(optimizer):
 
 
 def test_with_nobody_removed_recovery_is_training():
-    state = SHARED.recover([], "pdlrecover", settings=small.SETTINGS)
+    state = SHARED.run_method([], "pdlrecover", settings=small.SETTINGS)
     np.testing.assert_array_equal(state.weights, SHARED.original.models[-1])
 
 

@@ -168,7 +168,7 @@ def test_a_share_beyond_one_is_refused():
 def test_with_nobody_removed_there_is_nothing_to_roll_back():
     federation = small.trained(clear=True)
     with pytest.raises(PlanError, match="takes away what removed peers have done"):
-        federation.recover([], "crab")
+        federation.run_method([], "crab", settings=small.SETTINGS)
 
 
 def test_in_a_federation_fewer_updates_are_opened_than_there_are():

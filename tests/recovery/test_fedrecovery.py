@@ -203,4 +203,4 @@ def test_the_simulation_answers_it_from_the_history_alone(method, optimizer):
 def test_with_nobody_removed_it_says_so():
     federation = small.trained(clear=True, rounds=5)
     with pytest.raises(PlanError, match="takes away what removed peers have done"):
-        federation.recover([], "fedrecovery")
+        federation.run_method([], "fedrecovery", settings=small.SETTINGS)

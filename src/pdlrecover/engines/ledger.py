@@ -22,10 +22,31 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pdlrecover.engines.summary import Summary, counted
 from pdlrecover.engines.traffic import ELEMENT_BYTES, Traffic
 from pdlrecover.recovery import requests
 from pdlrecover.recovery.evaluation import NUMBERS
 
+ALONE = "one peer"
+"""Of whom single numbers or updates are."""
+IN_WORDS = {
+    "fresh sums": ("sum", "of new updates"),
+    "group sums": ("sum", "of new updates"),
+    "group sums (training)": ("sum", "of updates as in the training"),
+    "stored sums": ("sum", "of stored updates"),
+    "removed sums": ("sum", "of stored updates"),
+    "directions": ("sum", "of stored updates, corrected"),
+    "dot products": ("dot product", "with a shared sum"),
+    "evaluations": ("evaluation", "on held-out samples"),
+    "losses": ("mean loss", ""),
+    "individual": ("update", ""),
+    "single weights": ("weight", ""),
+    "sketches": ("sketch", "of an update"),
+    "head sums (kept)": ("sum", "over whole datasets"),
+    "head sums (removed)": ("sum", "over whole datasets"),
+    "head sums (all)": ("sum", "over whole datasets"),
+}
+"""What a kind is called for people who have not read these rules."""
 PARTS = ("gradient", "dealing", "opening", "estimation")
 """What the seconds are split in."""
 
@@ -81,7 +102,7 @@ class LedgerRecord:
     """By kind, in alphabetical order."""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Ledger:
     """What was opened in one run of a method."""
 
@@ -214,14 +235,54 @@ class Ledger:
         """Return the totals and the seconds as plain values, for JSON."""
         return {**asdict(self.totals()), "seconds": asdict(self.split_seconds())}
 
+    def in_words(self, *, clear: bool = False) -> str:
+        """Say what was opened, of whom; with `clear` nothing was shared, so all was in the open."""
+        opened = self.totals().opened
+        what = "; ".join(
+            f"{_counted(kind, each.openings)}, {'each ' if each.openings > 1 else ''}of {each.of}"
+            for kind, each in opened.items()
+        )
+        if clear:
+            return f"nothing was shared (clear=True); on shares, {what or 'nothing'}"
+        if any(each.of == ALONE for each in opened.values()):
+            return what
+        return f"{what or 'nothing'}; no update of a single peer"
+
+    def summary(self) -> Summary:
+        """Return what there is to say in a few lines."""
+        found = self.totals()
+        rows = [
+            (kind, f"{each.openings}, {each.numbers} numbers in all, of {each.of}")
+            for kind, each in found.opened.items()
+        ]
+        rows += [
+            ("exact rounds", str(found.exact_rounds)),
+            ("gradients", f"{found.gradient_evaluations}, of all peers together"),
+            ("sent by a peer", f"{found.bytes_per_peer / 1e6:.2f} MB, if this was shared"),
+            ("seconds", f"{self.split_seconds().total:.2f}, of all peers together"),
+        ]
+        if found.liars:
+            rows.append(("wrong shares", f"from peers {', '.join(map(str, found.liars))}"))
+        return Summary(title="What was opened, of whom, and what it cost", rows=tuple(rows))
+
+    def __repr__(self) -> str:
+        openings = counted(sum(self.openings.values()), "opening")
+        return f"<Ledger: {openings}, {counted(self.exact_rounds, 'exact round')}>"
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary().html()
+
     def _peers(self, of: str) -> int:
         return {"kept": self.kept, "removed": self.removed}.get(of, self.kept + self.removed)
 
     def _of(self, kind: str) -> str:
         special = {
-            "individual": "one peer",
-            "single weights": "one peer",
-            "sketches": "one peer",
+            "individual": ALONE,
+            "single weights": ALONE,
+            "sketches": ALONE,
             "group sums": f"at least {self._smallest_group} kept peers together",
             "group sums (training)": f"at least {self._smallest_group} kept peers together",
             "removed sums": "the removed peers together",
@@ -234,3 +295,10 @@ class Ledger:
         """Return the seconds of every part, in all, and those of the processor."""
         total = sum(self.seconds.values())
         return Seconds(**self.seconds, total=total, processor=self.processor_seconds)
+
+
+def _counted(kind: str, openings: int) -> str:
+    """Return how many were opened of a kind, in words."""
+    thing, more = IN_WORDS[kind]
+    plural = thing + ("es" if thing.endswith(("s", "ch")) else "s")
+    return f"{openings} {thing if openings == 1 else plural} {more}".rstrip()

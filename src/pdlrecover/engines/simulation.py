@@ -200,7 +200,7 @@ class _MethodRun(Generic[HeldSum]):
             if not np.array_equal(self._history.models[t], request.at):
                 raise HistoryError(
                     f"the history's model of round {t} is not the one that training came to; it "
-                    "belongs to another run: delete it and train again"
+                    "belongs to another run: train in another folder"
                 )
             return self._past((t,))
         timed = nullcontext if request.before else self.timed

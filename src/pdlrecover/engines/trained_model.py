@@ -1,51 +1,169 @@
 """A trained or recovered model, as the user sees it."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from pdlrecover.adversary import Attack, attack_success
+from pdlrecover.engines.classifier import Classifier, weights_digest, write_model
 from pdlrecover.engines.evaluations import EvaluationPoint
 from pdlrecover.engines.ledger import Ledger
-from pdlrecover.errors import DataError
-from pdlrecover.learning import FlatModel, Weights, accuracy
+from pdlrecover.engines.summary import Summary, counted
+from pdlrecover.errors import PlanError
+from pdlrecover.learning import FlatModel, Weights
+from pdlrecover.learning.classes import Classes
+from pdlrecover.learning.intake import samples_and_labels
+
+TRAINING = "training"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """How a model came about."""
+
+    method: str = TRAINING
+    """The recovery method, or `training`."""
+    rounds: int = 0
+    """How many rounds the training had."""
+    removed: tuple[str, ...] = ()
+    """The names or numbers of the peers that it was recovered without."""
+    clear: bool = False
+    """Whether nothing was shared."""
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether a recovery made it."""
+        return self.method != TRAINING
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TrainedModel:
-    """A trained or recovered model, and what it took."""
+    """A trained or recovered model, and what it took.
+
+    `print` it for a few lines on how it came about and what was opened for it.
+    """
 
     weights: Weights
+    """The weights as one flat vector, in float64."""
     ledger: Ledger
+    """What was opened, of whom, and what that cost."""
     evaluations: tuple[EvaluationPoint, ...] = ()
     """How good the peers found it on what they hold out, round by round."""
     continued: tuple[str, ...] = ()
     """Why a recovery went on for another cycle, if it did."""
+    origin: Origin = Origin()
+    """The method, who was removed, and how long the training was."""
+    known: Classes | None = None
     _flat: FlatModel
 
     @property
     def model(self) -> torch.nn.Module:
-        """A copy of the user's module with these weights."""
+        """A copy of your module with these weights."""
         return self._flat.module_with(self.weights)
 
-    def accuracy(self, x: ArrayLike, y: ArrayLike) -> float:
-        """Return the share of these samples that are classified right."""
-        samples, labels = as_tensors(x, y)
-        return accuracy(self._flat, self.weights, samples, labels)
+    @property
+    def classes(self) -> tuple[Hashable, ...]:
+        """The labels, in the order of the model's outputs."""
+        return self._classes.names
 
-    def attack_success(self, x: ArrayLike, y: ArrayLike, attack: Attack) -> float | None:
-        """Return how often the attack's trigger, stamped on these samples, gets its answer."""
-        samples, labels = as_tensors(x, y)
-        return attack_success(self._flat, self.weights, samples, labels, attack)
+    def predict(self, x: Any) -> NDArray[Any]:
+        """Return the label that the model gives to each sample, of the kind it was trained with.
+
+        `x` is a tensor, an array, a list or a table of pandas, with one row for each sample.
+        """
+        return self._classifier.predict(x)
+
+    def accuracy(self, x: Any, y: Any) -> float:
+        """Return the share of these samples, from 0 to 1, that get their own label.
+
+        Samples and labels are taken in the forms that `Federation.simulate` takes.
+        """
+        return self._classifier.accuracy(x, y)
+
+    def attack_success(self, x: Any, y: Any, attack: Attack) -> float | None:
+        """Return how often the attack's trigger, stamped on these samples, gets its answer.
+
+        Samples that are of the target class anyway do not count. None: the attack has no trigger.
+        """
+        if not hasattr(attack, "corrupt"):
+            raise PlanError(
+                f"attack_success needs the attack, such as Backdoor(…), got {type(attack).__name__}"
+            )
+        samples, labels = samples_and_labels(x, y)
+        numbers = self._classes.numbers(labels, "the labels")
+        return attack_success(self._flat, self.weights, samples, numbers, attack)
+
+    def save(self, path: Path | str) -> None:
+        """Write the model to a `.safetensors` file, as real peers do, with its classes.
+
+        `pdlrecover.load_model(path, module)` reads it; so does any program that reads safetensors.
+        """
+        more = {"weights_sha256": weights_digest(self.weights), "made_by": self._in_one_line()}
+        write_model(path, self._classifier, more)
+
+    @property
+    def _classes(self) -> Classes:
+        return self.known or Classes.numbered(self._flat.classes)
+
+    @property
+    def _classifier(self) -> Classifier:
+        return Classifier(model=self.model, known=self._classes, shape=self._flat.example_shape)
+
+    def _in_one_line(self) -> str:
+        exact, origin = self.ledger.exact_rounds, self.origin
+        if not origin.is_recovered:
+            return f"trained by {counted(self.ledger.kept, 'peer')} in {counted(exact, 'round')}"
+        return (
+            f"recovered by {origin.method} without {_peers(origin.removed)}, in "
+            f"{counted(exact, 'exact round')}"
+        )
+
+    def summary(self) -> Summary:
+        """Return what there is to say in a few lines."""
+        origin, ledger = self.origin, self.ledger
+        everybody = ledger.kept + ledger.removed
+        rows = []
+        if origin.is_recovered:
+            rows = [
+                ("method", origin.method),
+                ("removed", f"{_peers(origin.removed)}; {ledger.kept} of {everybody} are kept"),
+                ("exact rounds", _of_rounds(ledger.exact_rounds, origin.rounds)),
+            ]
+        else:
+            rows = [
+                ("peers", str(ledger.kept)),
+                ("exact rounds", str(ledger.exact_rounds)),
+            ]
+        rows.append(("opened", ledger.in_words(clear=origin.clear)))
+        if ledger.liars:
+            rows.append(("wrong shares", f"from peers {', '.join(map(str, sorted(ledger.liars)))}"))
+        rows += [("went on", why) for why in self.continued]
+        rows += [("held-out data", str(point)) for point in self.evaluations[-1:]]
+        title = "Recovered model" if origin.is_recovered else "Trained model"
+        return Summary(title=title, rows=tuple(rows))
+
+    def __repr__(self) -> str:
+        return f"<TrainedModel: {self._in_one_line()}>"
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary().html()
 
 
-def as_tensors(x: ArrayLike, y: ArrayLike) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return samples and labels as torch computes with them; they must be finite."""
-    samples, labels = torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(y)
-    if labels.is_floating_point() and not torch.equal(labels, labels.round()):
-        raise DataError("labels must be whole numbers, the classes counted from 0")
-    labels = labels.to(torch.int64)
-    if not torch.isfinite(samples).all():
-        raise DataError("samples must be finite numbers; some are NaN or infinite")
-    return samples, labels
+def _peers(removed: tuple[str, ...]) -> str:
+    """Return who was removed, in a few words."""
+    if not removed:
+        return "nobody"
+    names = list(removed[:8]) + ([f"{len(removed) - 8} more"] if len(removed) > 8 else [])
+    listed = ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else names[0]
+    return f"peer{'s' if len(removed) > 1 else ''} {listed}"
+
+
+def _of_rounds(exact: int, rounds: int) -> str:
+    return f"{exact}, where the training had {rounds}" if rounds else str(exact)

@@ -183,10 +183,11 @@ class FlatModel:
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 first, second = probe(x), probe(x)
-        except (RuntimeError, ValueError, TypeError) as error:
+        except Exception as error:  # it is the user's code, and may raise anything
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ModelError(
                 f"{type(probe).__name__} does not take samples of shape {self.example_shape}: "
-                f"{str(error).splitlines()[0]}"
+                f"{reason}"
             ) from error
         for name, buffer in probe.named_buffers():
             if not torch.equal(buffer, before[name]):

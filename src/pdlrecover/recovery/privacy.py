@@ -162,7 +162,7 @@ def _too_few(count: int, least: int) -> str:
 def _too_many(count: int) -> str:
     return (
         f"{count} sums of one round are too many to check what follows from them; recover from a "
-        "fresh start (start=fresh, --fresh-start), or accept it (accept_differencing, "
+        "fresh start (fresh_start, --fresh-start), or accept it (accept_differencing, "
         "--accept-differencing)"
     )
 
@@ -174,6 +174,6 @@ def _would_reveal(some: Sequence[int], present: int, colluders: int) -> str:
         f"peers and those that were opened before, in rounds where {present} peers or more took "
         f"part, and {colluders} peers may collude. At least {colluders + 2} honest peers leave at "
         "once, and removals are judged together: wait for others, recover from a fresh start "
-        "(start=fresh, --fresh-start), accept it (accept_differencing, --accept-differencing), or "
+        "(fresh_start, --fresh-start), accept it (accept_differencing, --accept-differencing), or "
         "say that they were malicious"
     )

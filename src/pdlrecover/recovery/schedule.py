@@ -4,6 +4,7 @@ import math
 import statistics
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Self
 
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.requests import Vector
@@ -42,12 +43,20 @@ class Schedule:
         if self.buffer > MAX_BUFFER:
             raise PlanError(f"buffer must be at most {MAX_BUFFER}, got {self.buffer}")
 
+    @classmethod
+    def usual(cls, rounds: int) -> Self:
+        """Return the schedule of a run of this many rounds where nothing else is stated."""
+        short = usual_phase(rounds)
+        return cls(preparation=short, final=short)
+
     def check(self, rounds: int) -> None:
         """Check that a run of `rounds` rounds has room for this schedule."""
         if self.preparation + self.final > rounds:
+            least = max(2, rounds // 4)
+            lower = f"lower them to {least} each, or retrain" if rounds >= 2 * least else "retrain"
             raise PlanError(
                 f"{self.preparation} preparation and {self.final} final rounds do not fit a run of "
-                f"{rounds}; lower them to {rounds // 4} each, or retrain"
+                f"{rounds}; {lower}"
             )
 
     def is_exact(self, t: int, rounds: int) -> bool:

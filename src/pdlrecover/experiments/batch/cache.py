@@ -46,6 +46,7 @@ from pdlrecover.recovery.methods import entry_of
 
 ROOMS = (
     *("field", "sharing", "learning", "adversary", "history", "recovery", "engines"),
+    "federation",
     "experiments/experiment",
 )
 """What results depend on."""
@@ -173,7 +174,7 @@ def sources() -> list[str]:
     """Return the files of this package that results depend on, from its root."""
     root = Path(pdlrecover.__file__).parent
     files = [path for room in ROOMS for path in sorted((root / room).rglob("*.py"))]
-    files += [root / "federation.py", root / "layers.py"]
+    files.append(root / "layers.py")
     names = [path.relative_to(root).as_posix() for path in files]
     return [name for name in names if not name.startswith(APART)]
 

@@ -159,9 +159,10 @@ def _train(world: World, out: Path, result: Result, progress: Progress | None) -
     config = world.config
     observer = CurveObserver(world, POISONED, progress)
     found = len(world.federation.history.sums)
-    state = world.federation.train(
-        config.rounds, config.learning_rate, optimizer=config.optimizer, observer=observer
+    optimizer = world.federation.plan(
+        config.rounds, config.learning_rate, optimizer=config.optimizer
     )
+    state = world.federation.run_training(config.rounds, optimizer, observer=observer)
     trained = replace(_measured(world, state, observer), rounds_from_history=found)
     clipped = world.federation.simulated_peers.clipped
     _keep(out, POISONED, state.weights)
@@ -184,7 +185,7 @@ def _recover(
     budget = None if ours is None else ours.exact_rounds
     diverged = None
     try:
-        state = world.federation.recover(
+        state = world.federation.run_method(
             world.removed,
             name,
             reason=config.reason,

@@ -69,13 +69,17 @@ def measure_bound(config: Config) -> Bound:
             f"{min(1 / config.l2, 1 / smoothness):.4g}, got {config.learning_rate}"
         )
     federation, removed = world.federation, world.removed
-    federation.train(config.rounds, config.learning_rate)
+    federation.train(config.rounds, config.learning_rate, progress=False)
     retrained = [federation.original.models[0]]
-    federation.recover(
-        removed, "retrain", reason="malicious", observer=lambda s: retrained.append(s.model)
+    federation.run_method(
+        removed,
+        "retrain",
+        reason="malicious",
+        settings=config.settings,
+        observer=lambda s: retrained.append(s.model),
     )
     watch = _ErrorMeter(world)
-    federation.recover(
+    federation.run_method(
         removed,
         "pdlrecover",
         reason="malicious",

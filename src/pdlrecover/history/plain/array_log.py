@@ -28,7 +28,7 @@ class ArrayLog:
         if rest:
             raise HistoryError(
                 f"{path.name} ends in the middle of record {self._length}: {self._length} records "
-                "are whole; resume the run it belongs to, or delete it and train again"
+                "are whole; resume the run it belongs to, or train in another folder"
             )
 
     @staticmethod

@@ -137,14 +137,16 @@ class RunHistory:
         if not path.exists():
             write_json(path, mine, HistoryError)
             return
-        found = read_json(path, HistoryError, damaged="delete it and train again")
+        found = read_json(
+            path, HistoryError, damaged="get it from a copy, or train in another folder"
+        )
         if not isinstance(found, dict):
-            raise HistoryError(f"{path} is no layout of a history; delete it and train again")
+            raise HistoryError(f"{path} is no layout of a history; train in another folder")
         for key, value in mine.items():
             if found.get(key) != value:
                 raise HistoryError(
                     f"the history in {self.folder} is another run's: its {key} differs; "
-                    "give another folder, or delete this one"
+                    "give another folder"
                 )
 
 

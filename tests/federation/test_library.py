@@ -13,8 +13,6 @@ from pdlrecover.errors import (
     RangeError,
     ToleranceError,
 )
-from pdlrecover.federation import _local_of_earlier
-from pdlrecover.learning import LocalTraining
 
 TRAINED = small.trained()
 
@@ -73,36 +71,6 @@ def test_removals_that_cannot_be_are_refused(remove, message):
         TRAINED.recover(remove)
 
 
-def test_saved_and_loaded_it_recovers_the_same(tmp_path):
-    TRAINED.save(tmp_path / "saved")
-    datasets = [small.points(seed=peer, count=20 + peer) for peer in range(small.PEERS)]
-    again = Federation.load(tmp_path / "saved", small.module(), datasets)
-    np.testing.assert_array_equal(
-        again.recover([0, 1], settings=small.SETTINGS).weights,
-        TRAINED.recover([0, 1], settings=small.SETTINGS).weights,
-    )
-    with pytest.raises(HistoryError, match="another run's"):
-        Federation.load(tmp_path / "saved", small.module(seed=1), datasets)
-
-
-def test_loading_what_is_not_there_or_broken_says_so(tmp_path):
-    datasets = [small.points(seed=peer, count=20 + peer) for peer in range(small.PEERS)]
-    with pytest.raises(HistoryError, match="does not exist; name the folder of a saved federation"):
-        Federation.load(tmp_path, small.module(), datasets)
-    TRAINED.save(tmp_path)
-    models = tmp_path / "models.bin"
-    whole = models.read_bytes()
-    models.write_bytes(whole[: -38 * 8])
-    with pytest.raises(HistoryError, match="half-written: 40 rounds and 40 models"):
-        Federation.load(tmp_path, small.module(), datasets)
-    models.write_bytes(whole[:-3])
-    with pytest.raises(HistoryError, match="ends in the middle of record 40"):
-        Federation.load(tmp_path, small.module(), datasets)
-    (tmp_path / "federation.json").write_text("{")
-    with pytest.raises(HistoryError, match=r"federation.json is damaged"):
-        Federation.load(tmp_path, small.module(), datasets)
-
-
 def test_cohorts_can_be_named_and_must_be_removed_whole():
     federation = small.trained(rounds=12, cohorts=[[0, 1], [5, 6, 7]])
     assert len(federation.history.layout.cohorts) == 5
@@ -129,8 +97,6 @@ def test_a_history_beyond_the_budget_is_refused_and_cohorts_are_offered():
 def test_a_federation_is_trained_once():
     with pytest.raises(PlanError, match="has 40 rounds of training in its history, and 3 were"):
         TRAINED.train(3, 0.1)
-    with pytest.raises(PlanError, match="at least 1 round"):
-        small.federation().train(0, 0.1)
 
 
 def test_empty_or_broken_data_is_refused():
@@ -210,16 +176,6 @@ def test_a_third_recovery_is_held_against_all_before_it():
     federation.recover([0, 2], "accelerated-retrain:start=fresh+rounds=3")
 
 
-def test_saved_federations_remember_their_recoveries(tmp_path):
-    datasets = [small.points(seed=peer, count=20 + peer) for peer in range(small.PEERS)]
-    federation = small.trained(rounds=12)
-    federation.recover([3, 7], "historical")
-    federation.save(tmp_path)
-    loaded = Federation.load(tmp_path, small.module(), datasets)
-    with pytest.raises(PlanError, match="would reveal the updates of peer 5"):
-        loaded.recover([3, 5, 7], "historical")
-
-
 def test_an_unknown_reason_is_refused():
     with pytest.raises(PlanError, match="the reason is one of left, malicious, got 'leave'"):
         TRAINED.recover([3], reason="leave")
@@ -253,11 +209,5 @@ def test_data_of_other_shapes_or_kinds_is_refused():
 
 
 def test_a_bound_must_be_positive():
-    with pytest.raises(RangeError, match="L2 bound must be positive and finite, got -10"):
+    with pytest.raises(RangeError, match="bound must be a finite number above 0, got -10"):
         small.federation(bound=-10.0)
-
-
-def test_what_earlier_versions_saved_has_the_same_digest():
-    local = LocalTraining(l2=0.1, steps=1, rate=0.1)
-    assert _local_of_earlier(local) == "LocalTraining(l2=0.1, steps=1, rate=0.01)"
-    assert _local_of_earlier(LocalTraining(steps=2, rate=0.1)).endswith("steps=2, rate=0.1)")

@@ -1,0 +1,396 @@
+"""The federation of the library: set up, trained, recovered, saved and loaded."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from pdlrecover.adversary import Attack
+from pdlrecover.engines.classifier import classes_text
+from pdlrecover.engines.simulation import Observer
+from pdlrecover.engines.sum_store import Faults
+from pdlrecover.engines.summary import Summary, counted
+from pdlrecover.engines.trained_model import TrainedModel
+from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.federation.arguments import described, instance, number, whole
+from pdlrecover.federation.own_data import OwnData, take_in
+from pdlrecover.federation.plain_options import settings_of
+from pdlrecover.federation.roster import Roster
+from pdlrecover.federation.saved import attack_text, read_saved, write_saved, written_classes
+from pdlrecover.federation.simulated import UNTRAINED, SimulatedFederation
+from pdlrecover.federation.terms import DEFAULT_BUDGET, NewModel, Terms
+from pdlrecover.recovery import methods, optimizers
+from pdlrecover.recovery.removal import Reason
+from pdlrecover.recovery.requests import Optimizer
+from pdlrecover.recovery.schedule import Schedule
+from pdlrecover.sharing import Scheme, Tolerance
+
+
+class Federation(SimulatedFederation):
+    """Peers that train one model together, and recover it without some of them.
+
+    Make one by `Federation.simulate`, or by `Federation.load` from a folder.
+    """
+
+    @classmethod
+    def simulate(
+        cls,
+        model: torch.nn.Module,
+        datasets: Sequence[Any] | Mapping[str, Any],
+        tolerance: Tolerance,
+        *,
+        classes: Iterable[Hashable] | None = None,
+        batch_size: int = 32,
+        seed: int = 0,
+        bound: float = 10.0,
+        l2: float = 0.0,
+        local_steps: int = 1,
+        local_rate: float = 0.1,
+        malicious: Any = (),
+        attack: Attack | None = None,
+        cohorts: Sequence[Any] | None = None,
+        clear: bool = False,
+        peer_by_peer: bool = False,
+        folder: Path | str | None = None,
+        resume: bool = False,
+        budget: int = DEFAULT_BUDGET,
+        new_model: NewModel | None = None,
+        held_out: float = 0.0,
+        evaluate_every: int = 10,
+    ) -> Self:
+        """Set up a federation of your model and your data, all peers in this process.
+
+        What is trained:
+
+        - `model`: a torch module that returns one number for each class (logits).
+        - `datasets`: the data of one peer after the other. A list gives peers numbers, from 0 on; a
+          mapping gives them names: `{"hospital-a": …, "hospital-b": …}`. A peer's data are a pair
+          (samples, labels) of tensors, arrays, lists or tables of pandas, or a
+          `torch.utils.data.Dataset` with a length. Samples become float32, and nothing is scaled.
+        - `classes`: the labels in the order of the model's outputs. Without it, labels from 0 to
+          C − 1 are the outputs' numbers, and labels of any other kind (texts, say) are sorted;
+          there must then be as many as outputs. Predictions are in these same labels.
+
+        What must be survived: `tolerance`, see `Tolerance`. With `clear` nothing is shared, which
+        gives the same numbers faster.
+
+        How it is trained:
+
+        - `batch_size`, `seed`, `l2`: samples in a peer's minibatch, the seed of all minibatches,
+          and the λ of L2 regularisation.
+        - `bound`: the public L2 bound that updates are clipped to.
+        - `local_steps`: with more than one, every peer takes that many steps of SGD by itself in a
+          round, with the rate `local_rate`, each on a minibatch of its own.
+        - `malicious`, `attack`: the peers that follow an attack of `pdlrecover.adversary`. They are
+          given as the peers of `recover(remove=…)` are. An attack's target is the number of an
+          output.
+        - `held_out`: the share of its samples that every peer keeps apart. Models are evaluated on
+          them after every `evaluate_every` rounds and at the end; only sums are opened.
+        - `peer_by_peer`: compute to the bit what real peers would, which takes longer.
+
+        What is stored:
+
+        - `folder`: where the history goes; a temporary place if it is not given. `resume` takes up
+          what an interrupted training has left there.
+        - `cohorts`: groups of peers that will only be removed together, whose updates are stored as
+          one sum; `budget`: how many bytes of history may be written.
+        - `new_model`: returns your module with first weights drawn from a seed, for recoveries that
+          start afresh; without it the module's layers draw them.
+        """
+        terms = Terms(
+            tolerance=tolerance,
+            batch_size=batch_size,
+            seed=seed,
+            bound=bound,
+            l2=l2,
+            local_steps=local_steps,
+            local_rate=local_rate,
+            malicious=malicious,
+            attack=attack,
+            cohorts=cohorts,
+            clear=clear,
+            peer_by_peer=peer_by_peer,
+            folder=folder,
+            resume=resume,
+            budget=budget,
+            new_model=new_model,
+            held_out=held_out,
+            evaluate_every=evaluate_every,
+        )
+        own = take_in(datasets, model, classes)
+        return cls._of(own, model, terms, own.digests)
+
+    @classmethod
+    def _of(
+        cls, own: OwnData, model: torch.nn.Module, terms: Terms, data: tuple[str, ...] | None
+    ) -> Self:
+        """Set up a federation of what was taken in; `data` are the digests it is known by."""
+        return cls(
+            terms.simulated_peers(model, own),
+            Scheme.for_peers(own.roster.count, terms.tolerance),
+            cohorts=terms.groups(own.roster),
+            clear=terms.clear,
+            folder=terms.place(),
+            resume=terms.resume,
+            budget=terms.budget,
+            new_model=terms.new_model,
+            evaluate_every=terms.evaluate_every,
+            roster=own.roster,
+            classes=own.classes,
+            data=data,
+        )
+
+    @property
+    def peers(self) -> tuple[str, ...] | tuple[int, ...]:
+        """The peers' names, or their numbers if they have no names."""
+        return self.roster.names or tuple(range(self.roster.count))
+
+    @property
+    def classes(self) -> tuple[Hashable, ...]:
+        """The labels, in the order of the model's outputs."""
+        return self._classes.names
+
+    def train(
+        self,
+        rounds: int,
+        learning_rate: float | None = None,
+        *,
+        optimizer: str | Optimizer = "sgd",
+        progress: bool = True,
+        observer: Observer | None = None,
+    ) -> TrainedModel:
+        """Train the model together, and store what a recovery needs.
+
+        - `rounds`: how many rounds; in each, every peer's update is dealt, and their sum opened.
+        - `optimizer`: `"sgd"`, `"momentum"`, `"adam"` or `"muon"`, with the `learning_rate` or a
+          usual one; or one of `pdlrecover.recovery.optimizers`, which has its own.
+        - `progress`: show a bar, if this runs in a terminal or a notebook.
+        - `observer`: called after every round, with a `Stepped`.
+
+        A federation is trained once.
+        """
+        rounds = whole("training rounds (rounds)", rounds, 1)
+        if learning_rate is not None:
+            number("learning_rate", learning_rate, above=0.0)
+        if isinstance(optimizer, str):
+            optimizer = self.plan(rounds, learning_rate, optimizer=optimizer)
+        elif isinstance(optimizer, type) or not hasattr(optimizer, "start"):
+            raise PlanError(_no_optimizer(optimizer))
+        elif learning_rate is not None:
+            raise PlanError("give a learning rate, or an optimizer that has its own, not both")
+        _check_observer(observer)
+        return self.run_training(rounds, optimizer, progress=progress, observer=observer)
+
+    def recover(
+        self,
+        remove: Any,
+        method: str = methods.DEFAULT,
+        *,
+        reason: Reason = "left",
+        rounds: int | None = None,
+        schedule: Schedule | None = None,
+        fresh_start: bool = False,
+        optimizer: str | None = None,
+        settings: methods.Settings | None = None,
+        faults: Faults | None = None,
+        accept_differencing: bool = False,
+        progress: bool = True,
+        observer: Observer | None = None,
+    ) -> TrainedModel:
+        """Rebuild the model without some peers.
+
+        Who, and why:
+
+        - `remove`: peers by number or name in a list, a mask with one truth value for each peer, or
+          a file of suspects (`"@suspects.json"` or a `Path`; see `pdlrecover.suspects`).
+        - `reason`: `"left"` if they are honest peers, whose data deserve protection even now, or
+          `"malicious"`. Too few honest peers that leave at once are refused, since their updates
+          would follow from the sums with and without them; `accept_differencing` accepts that, and
+          `fresh_start` avoids it.
+
+        How, with the defaults of the command line; what a method has no use for is refused:
+
+        - `method`: a name of `pdlrecover.recovery.methods.METHODS`, or a variant of it such as
+          `"pdlrecover:preparation=10+final=5"`.
+        - `rounds`: how many exact rounds, for methods that can be told.
+        - `schedule`: which rounds are exact, for `pdlrecover` and the methods with as many exact
+          rounds; by default 25 at the start and at the end of a long run, an eighth of a short one.
+        - `fresh_start`: begin at new first weights with minibatches of its own, so that nothing
+          that is opened can be subtracted from what the training opened. The training need not have
+          ended.
+        - `optimizer`: `"muon"` or `"adam"`, for `accelerated-retrain`.
+        - `settings`: all options of all methods at once, instead of these four.
+
+        Besides: `faults` makes kept peers absent or lying in the openings, `progress` shows a bar
+        in a terminal or a notebook, and `observer` is called after every round, with a `Stepped`.
+        """
+        removed = self.roster.numbers(remove, "remove")
+        if not removed:
+            raise PlanError(
+                "remove names no peer, so nobody is removed and there is nothing to recover from; "
+                f"name at least one of {self.roster.listed()}"
+            )
+        if not isinstance(method, str):
+            raise PlanError(f"method must be the name of a method, got {described(method)}")
+        if self._planned is None and self._optimizer is None and not len(self.history.sums):
+            raise PlanError(UNTRAINED)
+        settings = settings_of(
+            method,
+            trained=len(self.history.sums),
+            batch_size=self.simulated_peers.batches.batch_size,
+            local_steps=self.simulated_peers.updates.local.steps,
+            rounds=rounds,
+            schedule=schedule,
+            fresh_start=fresh_start,
+            optimizer=optimizer,
+            settings=settings,
+        )
+        self._check_faults(faults)
+        _check_observer(observer)
+        try:
+            return self.run_method(
+                removed,
+                method,
+                reason=reason,
+                settings=settings,
+                faults=faults,
+                accept_differencing=accept_differencing,
+                progress=progress,
+                observer=observer,
+            )
+        except PlanError as error:
+            raise PlanError(self.roster.in_names(str(error))) from error
+
+    def _check_faults(self, faults: Faults | None) -> None:
+        if faults is None:
+            return
+        instance("faults", faults, Faults, "Faults(absent=(…), liars=(…))", PlanError)
+        for name in ("absent", "liars"):
+            self.roster.numbers(getattr(faults, name), f"faults.{name}")
+
+    def save(self, folder: Path | str) -> None:
+        """Write the trained federation to a folder: settings, first weights, history, and no data.
+
+        `Federation.load` reads it, in this process or another one.
+        """
+        if self._optimizer is None:
+            raise PlanError("there is nothing to save yet: train the federation first")
+        instance("folder", folder, (str, Path), "the path of a folder", HistoryError)
+        peers = self.simulated_peers
+        settings = {
+            "tolerance": vars(self.scheme.quorums.tolerance),
+            "batch_size": peers.batches.batch_size,
+            "seed": peers.batches.seed,
+            "bound": peers.updates.bound,
+            "l2": (local := peers.updates.local).l2,
+            "local_steps": local.steps,
+            "local_rate": local.rate,
+            "held_out": peers.held_out_share,
+            "evaluate_every": self._terms.every,
+            "evaluated": None if self._evaluated is None else vars(self._evaluated),
+            "peer_by_peer": peers.updates.chunk == 1,
+            "malicious": list(peers.malicious),
+            "attack": attack_text(peers.attack),
+            "cohorts": [list(cohort) for cohort in self.history.layout.cohorts],
+            "clear": self.clear,
+            "optimizer": optimizers.as_record(self._optimizer),
+            "recovered": [sorted(kept) for kept in self._recovered],
+            "unprotected": sorted(self._guard.unprotected),
+            "data": None if self._data is None else list(self._data),
+            "names": None if self.roster.names is None else list(self.roster.names),
+            "classes": written_classes(self.classes),
+        }
+        write_saved(Path(folder), self.history, self._flat, settings)
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path | str,
+        model: torch.nn.Module,
+        datasets: Sequence[Any] | Mapping[str, Any],
+        *,
+        attack: Attack | None = None,
+        new_model: NewModel | None = None,
+    ) -> Self:
+        """Take up a saved federation again, with the module and the data it was trained with.
+
+        Your module is copied and gets the first weights from the folder, so a freshly built one
+        will do. The data must be the same: their digests are compared. `attack` and `new_model`
+        are as they were given to `simulate`.
+        """
+        instance("folder", folder, (str, Path), "the path of a folder", HistoryError)
+        saved = read_saved(Path(folder))
+        module = saved.module(model)
+        own = take_in(saved.in_order(datasets), module, saved.classes)
+        if saved.names is not None:
+            own = replace(own, roster=Roster(count=own.roster.count, names=saved.names))
+        saved.check_data(own)
+        saved.check_attack(attack)
+        terms = Terms(
+            tolerance=saved.tolerance,
+            attack=attack,
+            folder=folder,
+            new_model=new_model,
+            **saved.settings,
+        )
+        federation = cls._of(own, module, terms, saved.digests)
+        if not federation.history.finished:
+            raise HistoryError(
+                f"the history in {folder} is half-written: {len(federation.history.sums)} rounds "
+                f"and {len(federation.history.models)} models; get it from a copy, or train again "
+                "in another folder"
+            )
+        saved.check_outputs(federation._flat)
+        federation._optimizer = saved.optimizer
+        federation._remember(*saved.recovered, unprotected=saved.unprotected)
+        federation._evaluated = saved.evaluated
+        return federation
+
+    def summary(self) -> Summary:
+        """Return what there is to say in a few lines."""
+        rounds, peers = len(self.history.sums), self.simulated_peers
+        trained = counted(rounds, "round") if self._optimizer else "not yet"
+        rows = [
+            ("peers", f"{self.roster.count}: {self.roster.listed()}"),
+            ("samples", f"{len(peers.x)}, each of shape {self._flat.example_shape}"),
+            ("classes", classes_text(self._classes)),
+            ("model", f"{self._flat.size} weights"),
+            ("survives", str(self.scheme.quorums.tolerance)),
+            ("trained", trained),
+        ]
+        if self._recovered:
+            rows.append(("recovered", f"{len(self._recovered)} times with the history"))
+        if self.clear:
+            rows.append(("shared", "nothing (clear=True)"))
+        return Summary(title="Federation", rows=tuple(rows))
+
+    def __repr__(self) -> str:
+        rounds = len(self.history.sums)
+        state = f"trained for {counted(rounds, 'round')}" if self._optimizer else "not yet trained"
+        return f"<Federation: {counted(self.roster.count, 'peer')}, {state}>"
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary().html()
+
+
+def _check_observer(observer: Observer | None) -> None:
+    if observer is not None and not callable(observer):
+        raise PlanError(
+            f"observer must be a function that takes a Stepped, got {described(observer)}"
+        )
+
+
+def _no_optimizer(optimizer: Any) -> str:
+    """Say why this is no optimizer of a federation."""
+    kind = optimizer if isinstance(optimizer, type) else type(optimizer)
+    name = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
+    return (
+        f"optimizer must be sgd, momentum, adam or muon, or one of pdlrecover.recovery.optimizers, "
+        f"got {name}, which steps by gradients of its own and not by opened sums; "
+        "give a name and a learning_rate"
+    )

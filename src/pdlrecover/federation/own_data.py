@@ -1,0 +1,122 @@
+"""All peers' own data, as a simulation keeps them: one tensor, and who holds which rows.
+
+Rules: peers stand in the order given, and a peer's samples in a row. All samples have one shape.
+Every peer's data have a digest, over shape, samples in float32 and class numbers, by which a saved
+federation knows them again.
+"""
+
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.parameter import UninitializedParameter
+
+from pdlrecover.errors import DataError, ModelError
+from pdlrecover.federation.arguments import described
+from pdlrecover.federation.roster import Roster
+from pdlrecover.learning import FlatModel
+from pdlrecover.learning.classes import Classes
+from pdlrecover.learning.intake import data_of
+from pdlrecover.learning.partition import Partition
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OwnData:
+    """What the peers of a simulation hold."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+    partition: Partition
+    roster: Roster
+    classes: Classes
+    digests: tuple[str, ...]
+    """One for each peer."""
+
+
+def take_in(
+    datasets: Any, model: torch.nn.Module, classes: Iterable[Hashable] | None = None
+) -> OwnData:
+    """Take everything that the peers give, and find out which classes their labels are."""
+    check_module(model)
+    named = _named(datasets)
+    names = tuple(named) if isinstance(named, Mapping) else None
+    given = list(named.values()) if isinstance(named, Mapping) else list(named)
+    if not given:
+        raise DataError("a federation needs at least one peer's dataset, got none")
+    roster = Roster(count=len(given), names=names)
+    parts = [data_of(data, roster.title(peer)) for peer, data in enumerate(given)]
+    shape = parts[0][0].shape[1:]
+    for peer, (samples, _) in enumerate(parts):
+        if samples.shape[1:] != shape:
+            raise DataError(
+                f"all peers' samples must have one shape; {roster.title(0)} has {tuple(shape)} and "
+                f"{roster.title(peer)} {tuple(samples.shape[1:])}"
+            )
+    outputs = FlatModel(model, tuple(shape)).classes
+    if outputs < 2:
+        raise ModelError(
+            f"the model has {outputs} output for each sample, and needs one for each class; for "
+            "two classes give it two outputs, and no sigmoid or softmax at the end"
+        )
+    whose = [f"{roster.title(peer)}'s labels" for peer in range(len(parts))]
+    labels = [y for _, y in parts]
+    known = Classes.of(list(zip(whose, labels, strict=True)), outputs, classes)
+    numbers = [known.numbers(y, who) for y, who in zip(labels, whose, strict=True)]
+    ends = np.cumsum([len(y) for y in numbers])
+    return OwnData(
+        x=torch.cat([x for x, _ in parts]),
+        y=torch.cat(numbers),
+        partition=[np.arange(e - len(y), e) for e, y in zip(ends, numbers, strict=True)],
+        roster=roster,
+        classes=known,
+        digests=tuple(_digest(x, y) for (x, _), y in zip(parts, numbers, strict=True)),
+    )
+
+
+def check_module(model: Any) -> None:
+    """Raise unless this is a torch module whose weights are there."""
+    if isinstance(model, type) and issubclass(model, torch.nn.Module):
+        raise ModelError(
+            f"the model must be a torch module, got the class {model.__name__}; "
+            f"make one of it: {model.__name__}(…)"
+        )
+    if not isinstance(model, torch.nn.Module):
+        raise ModelError(f"the model must be a torch module, got {described(model)}")
+    if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
+        raise ModelError(
+            f"{type(model).__name__} has lazy layers without weights; call it once on a sample"
+        )
+
+
+def _named(datasets: Any) -> Mapping[str, Any] | Sequence[Any]:
+    """Return the peers' data, by name or in a row."""
+    if isinstance(datasets, Mapping):
+        if wrong := [name for name in datasets if not isinstance(name, str) or not name]:
+            raise DataError(
+                f"in a mapping of datasets the peers have names, texts, got {wrong[0]!r}; "
+                "give a list for peers by number"
+            )
+        return datasets
+    if not isinstance(datasets, list | tuple):
+        raise DataError(
+            "datasets must be a list with the data of one peer after the other, or a mapping from "
+            f"peers' names to their data, got {_kind(datasets)}"
+        )
+    return datasets
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.utils.data.Dataset):
+        return f"one {type(value).__name__}; give one for each peer"
+    shape = getattr(value, "shape", None)
+    return f"a {type(value).__name__}" + (f" of shape {tuple(shape)}" if shape else "")
+
+
+def _digest(x: torch.Tensor, y: torch.Tensor) -> str:
+    hashed = hashlib.sha256(f"{tuple(x.shape)}\n".encode())
+    hashed.update(x.contiguous().numpy().data)
+    hashed.update(y.contiguous().numpy().data)
+    return hashed.hexdigest()
