@@ -6,17 +6,17 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 
 from pdlrecover.cli.common import BAD_INPUT, FederationFile, Folder, ask_passphrase
 from pdlrecover.descriptors import raise_limit
 from pdlrecover.engines.peers.operator.logs import JsonLines
-from pdlrecover.engines.peers.peer import Peer
-from pdlrecover.engines.peers.startup import PeerFiles
 from pdlrecover.errors import PDLRecoverError
+
+if TYPE_CHECKING:
+    from pdlrecover.engines.peers.peer import Peer
 
 LOG = logging.getLogger("pdlrecover.peer")
 
@@ -48,6 +48,10 @@ def run(
 
 
 def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
+    import torch
+
+    from pdlrecover.engines.peers.startup import PeerFiles
+
     torch.set_num_threads(1)
     raise_limit()
     files = PeerFiles(federation, folder)
@@ -61,7 +65,7 @@ def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
     LOG.info("stopped; the same command goes on from here")
 
 
-async def _until_stopped(peer: Peer) -> None:
+async def _until_stopped(peer: "Peer") -> None:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, peer.stop)

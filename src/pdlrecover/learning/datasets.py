@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdlrecover.errors import DataError
+from pdlrecover.errors import DataError, Setting
 from pdlrecover.learning import files, har
+from pdlrecover.learning.files import NAMES
 
 Split = Literal["random", "subject"]
 _Part = tuple[NDArray[np.float32], NDArray[np.int64]]
 
-NAMES = ("digits", "mnist", "fashion-mnist", "har", "har-inertial")
 TEST_SHARE = 0.2
 _SPLIT_SEED = 20130424
 """Fixed, so that everybody who loads a dataset has the same test part."""
@@ -99,9 +99,11 @@ def load(name: str, data_dir: Path | str | None = None, *, split: Split = "rando
     Digits come with scikit-learn; the others are files in the data folder (see `files`).
     """
     if split not in ("random", "subject"):
-        raise DataError(f"a dataset is split at random or by subject, got split={split!r}")
+        raise DataError(Setting("split"), f" must be random or subject, got {split!r}")
     if split == "subject" and name in ("digits", "mnist", "fashion-mnist"):
-        raise DataError(f"{name} does not say whose samples they are; use split='random'")
+        raise DataError(
+            f"{name} does not say whose samples they are; set ", Setting("split"), " to random"
+        )
     folder = files.data_folder(data_dir)
     match name:
         case "digits":

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from pdlrecover.errors import DataError
 
+NAMES = ("digits", "mnist", "fashion-mnist", "har", "har-inertial")
+"""The datasets that are known."""
 DATA_VARIABLE = "PDLRECOVER_DATA"
 
 IDX_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy, softmax
 
-from pdlrecover.errors import DataError, ModelError, RangeError
+from pdlrecover.errors import DataError, ModelError, RangeError, Setting
 from pdlrecover.learning.flat_model import FlatModel, Weights, as_tensor
 from pdlrecover.learning.partition import Partition
 
@@ -120,7 +120,8 @@ def clip(updates: Tensor, bound: float) -> tuple[Tensor, int]:
         if not np.isfinite(norm):
             raise RangeError(
                 f"the update in row {i} is not finite, so it cannot be dealt: the training has "
-                "diverged; lower the learning rate"
+                "diverged; lower ",
+                Setting("learning_rate"),
             )
         if norm > bound:
             rows[i] *= bound / norm * _BELOW

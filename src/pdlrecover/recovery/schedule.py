@@ -5,7 +5,7 @@ import statistics
 from collections import deque
 from dataclasses import dataclass, field
 
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.recovery.requests import Vector
 from pdlrecover.recovery.same_bits import norm
 
@@ -38,16 +38,22 @@ class Schedule:
     def __post_init__(self) -> None:
         for name, least in (("preparation", 2), ("period", 1), ("final", 0), ("buffer", 1)):
             if getattr(self, name) < least:
-                raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
+                raise PlanError(
+                    Setting(name), f" must be at least {least}, got {getattr(self, name)}"
+                )
         if self.buffer > MAX_BUFFER:
-            raise PlanError(f"buffer must be at most {MAX_BUFFER}, got {self.buffer}")
+            raise PlanError(Setting("buffer"), f" must be at most {MAX_BUFFER}, got {self.buffer}")
 
     def check(self, rounds: int) -> None:
         """Check that a run of `rounds` rounds has room for this schedule."""
         if self.preparation + self.final > rounds:
             raise PlanError(
                 f"{self.preparation} preparation and {self.final} final rounds do not fit a run of "
-                f"{rounds}; lower them to {rounds // 4} each, or retrain"
+                f"{rounds}; lower ",
+                Setting("preparation"),
+                " and ",
+                Setting("final"),
+                f" to {max(2, rounds // 4)} each, or retrain",
             )
 
     def is_exact(self, t: int, rounds: int) -> bool:

@@ -9,7 +9,8 @@ from pdlrecover.experiments.batch.cache import cached, key_of, run_cells
 from pdlrecover.experiments.batch.recorded import Recorded, lacking
 from pdlrecover.experiments.batch.run_numbers import add_runs, identity_of
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import needs_original, run
+from pdlrecover.experiments.experiment.record import needs_original
+from pdlrecover.experiments.experiment.run import run
 
 MUON = Config(
     peers=8,

@@ -39,8 +39,8 @@ from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
 from pdlrecover.experiments.batch.recorded import Cell, Recorded
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.record import begin, is_done, stored
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.experiments.experiment.run import begin, is_done, run, stored
 from pdlrecover.files import alone, write_whole
 from pdlrecover.recovery.methods import entry_of
 
@@ -244,6 +244,8 @@ def _effort(config: Config) -> int:
 
 def _run_one(cell: Cell, place: Path, data_dir: Path | None) -> Result:
     """Run one cell; what is there and cannot be continued is deleted."""
+    from pdlrecover.experiments.experiment.run import run  # with torch
+
     config = cell.config
     with alone(place):
         if (found := _cached(cell, place)) is not None:

@@ -4,8 +4,6 @@ Rules:
 
 - A method's result is written as soon as it is there, so an interrupted experiment continues where
   it was when the same command is given again; the training history stays beside it until the end.
-- A record carries a digest of itself. What is stored and cannot be read, or is not what was
-  written, raises a `HistoryError`; nothing else that goes wrong does.
 - The -k methods get as many exact rounds as PDLRecover has used. So it is run with them, asked for
   or not, unless they are given `rounds=`: their results do not depend on what was run before.
 - A method that diverges gets the accuracy of the last model it reached, and the entry says so.
@@ -16,17 +14,14 @@ Rules:
 """
 
 import math
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from pdlrecover.engines.trained_model import TrainedModel
-from pdlrecover.errors import HistoryError, PlanError, RangeError, RecordError
+from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.curve import CurveObserver, Progress
 from pdlrecover.experiments.experiment.forgetting import (
@@ -38,17 +33,16 @@ from pdlrecover.experiments.experiment.forgetting import (
     sureness,
     with_forgetting,
 )
-from pdlrecover.experiments.experiment.result import (
-    FORMAT,
-    POISONED,
-    MethodResult,
-    Result,
-    as_record,
-    digest_of,
-    read_result,
+from pdlrecover.experiments.experiment.record import (
+    commit,
+    fresh,
+    is_done,
+    needs_original,
+    stored,
+    write,
 )
+from pdlrecover.experiments.experiment.result import POISONED, MethodResult, Result
 from pdlrecover.experiments.experiment.world import World, build, measure
-from pdlrecover.files import read_json, write_json
 from pdlrecover.recovery.methods import OURS, REFERENCE, entry_of, parse, starts_afresh
 from pdlrecover.recovery.requests import Vector
 from pdlrecover.recovery.same_bits import norm
@@ -64,7 +58,7 @@ def run(
 ) -> Result:
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
     out.mkdir(parents=True, exist_ok=True)
-    result = stored(config, out) or _fresh(config)
+    result = stored(config, out) or fresh(config)
     if is_done(result, config, original=original):
         return result
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
@@ -82,16 +76,16 @@ def run(
                 f"{', '.join(old)} cannot start afresh: leave it out; {error}"
             ) from None
         raise
-    result = _write(out, replace(result, config=config, complete=False))
+    result = write(out, replace(result, config=config, complete=False))
     missing = [name for name in _ordered(config.methods) if name not in result.methods]
     if original or needs_original(config, missing):
-        result = _write(out, _train(world, out, result, progress))
+        result = write(out, _train(world, out, result, progress))
     else:
         world.federation.plan(config.rounds, config.learning_rate, optimizer=config.optimizer)
         result = replace(result, dataset_note=world.dataset.note)
     for name in missing:
         found = _recover(world, name, out, result, progress)
-        result = _write(out, replace(result, methods={**result.methods, name: found}))
+        result = write(out, replace(result, methods={**result.methods, name: found}))
     methods = dict(result.methods)
     surer = _forgetting(world, out, methods, progress)
     if REFERENCE in methods:
@@ -101,28 +95,7 @@ def run(
             finite = distance if math.isfinite(distance) else None
             methods[name] = replace(one, distance_to_retrain=finite)
     world.federation.history.discard()
-    return _write(out, replace(result, methods=with_forgetting(methods, surer), complete=True))
-
-
-def begin(config: Config, out: Path, methods: dict[str, MethodResult]) -> None:
-    """Write a record that `run` continues: these methods are there already."""
-    out.mkdir(parents=True, exist_ok=True)
-    _write(out, replace(_fresh(config), methods=methods))
-
-
-def is_done(result: Result, config: Config, *, original: bool = True) -> bool:
-    """Say whether a result has all that is asked for."""
-    asked = (*config.methods, *((POISONED,) if original else ()))
-    return result.complete and all(name in result.methods for name in asked)
-
-
-def needs_original(config: Config, methods: Sequence[str]) -> bool:
-    """Say whether any of these methods uses more of the original run than its first weights.
-
-    Where samples are held out, they do: the original's quality decides on further cycles.
-    """
-    seen = [entry_of(name).sees != "nothing" for name in methods]
-    return any(seen) or (bool(config.held_out) and bool(seen))
+    return write(out, replace(result, methods=with_forgetting(methods, surer), complete=True))
 
 
 def _ordered(methods: Sequence[str]) -> list[str]:
@@ -210,7 +183,7 @@ def _measured(world: World, state: TrainedModel, observer: CurveObserver) -> Met
         curve=observer.curve,
         evaluations=[*state.evaluations] or None,
         continued=[*state.continued] or None,
-        commit=_commit(),
+        commit=commit(),
     )
 
 
@@ -231,59 +204,3 @@ def _forgetting(
     known = Sureness.mean([sureness(*parts, _kept(out, name)) for name in names])
     weights = held_out_weights(*parts)
     return {n: excess(sureness(*parts, _kept(out, n)), known, weights) for n in methods}
-
-
-def _fresh(config: Config) -> Result:
-    names = ("pdlrecover", "torch", "numpy", "cryptography")
-    versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
-    return Result(config=config, seed=config.seed, versions=versions, commit=_commit(), methods={})
-
-
-def stored(config: Config, out: Path) -> Result | None:
-    """Return the result of an earlier run of the same config, or None if there is none."""
-    path = out / "result.json"
-    if not path.exists():
-        return None
-    record = read_json(path, HistoryError, damaged="delete it to run again")
-    if not isinstance(record, dict):
-        raise HistoryError(f"{path} is no result; delete it to run again")
-    if record.get("format") != FORMAT:
-        raise HistoryError(
-            f"{path} has format {record.get('format')}, and this version writes {FORMAT}; give "
-            "another --out, or delete it"
-        )
-    if record.get("digest") != digest_of(record):
-        raise HistoryError(
-            f"{path} is damaged, or of an earlier version: its digest is not of what it says; give "
-            "another --out, or delete it"
-        )
-    try:
-        found = read_result(record)
-    except RecordError as error:
-        raise HistoryError(f"{path} cannot be continued: {error}; delete it") from error
-    mine, theirs = config.record(), {**record["config"], "methods": list(config.methods)}
-    if mine != theirs:
-        every = mine.keys() | theirs.keys()
-        differing = sorted(key for key in every if mine.get(key) != theirs.get(key))
-        raise HistoryError(
-            f"{path} is the result of another config, which differs in "
-            f"{', '.join(differing) or 'format'}; give another --out, or delete it"
-        )
-    return found
-
-
-def _write(out: Path, result: Result) -> Result:
-    record = as_record(result)
-    record["digest"] = digest_of(record)
-    write_json(out / "result.json", record, HistoryError, indent=1)
-    return result
-
-
-def _commit() -> str | None:
-    """Return the commit of the source this runs from, or None where it is not a checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()
