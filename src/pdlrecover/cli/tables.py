@@ -12,7 +12,10 @@ from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.experiments.report.format import percent, readable
 from pdlrecover.recovery.methods import OURS
 
+ABOVE_RETRAIN, WOULD = "above\nretrain", "would\nsend"
 REMEMBERED = "remembered: 1 the original, 0 what never saw the data; ± one standard error"
+ABOVE = "above retrain: points by which the backdoor works more often than after retraining"
+WOULD_SEND = "would send: what each peer sends where it is shared; in the clear nothing is sent"
 CROWDED = 8
 """From this many columns of numbers on, they stand closer together."""
 
@@ -33,13 +36,14 @@ def plain_table(title: str, padding: int) -> Table:
 def results_table(result: Result) -> Table:
     """Return what each method reached and what it cost.
 
-    Below it stands what is meant by remembered, and which methods diverged, if any did. It fits
+    Below it stands what its headings mean, and which methods diverged, if any did. It fits
     into 80 columns: where it is narrower still, or a method's name is long, names are folded and
     numbers are not cut.
     """
     runs = SeedResults([result])
     columns = _columns(runs)
-    notes = [REMEMBERED] * ("remembered" in columns) + divergences(runs)
+    explained = {"remembered": REMEMBERED, ABOVE_RETRAIN: ABOVE, WOULD: WOULD_SEND}
+    notes = [text for name, text in explained.items() if name in columns] + divergences(runs)
     config = result.config
     what = f"{config.malicious} malicious" if config.malicious else f"{config.leavers} leavers"
     if config.undetected:
@@ -76,9 +80,7 @@ def _columns(runs: SeedResults) -> dict[str, dict[str, str]]:
         columns["by\npeers"] = {n: percent(m.value if m else None) for n, m in opened.items()}
     if any(value is not None for value in success.values()):
         columns["back\ndoor"] = {name: percent(success[name]) for name in entries}
-        columns["above\nretrain"] = {
-            name: _shown(above(runs, name), 100, "+z.1f") for name in entries
-        }
+        columns[ABOVE_RETRAIN] = {name: _shown(above(runs, name), 100, "+z.1f") for name in entries}
     remembered = {name: runs.remembered(name) for name in entries}
     if any(remembered.values()):
         columns["remembered"] = {name: str(found or "–") for name, found in remembered.items()}
@@ -88,7 +90,9 @@ def _columns(runs: SeedResults) -> dict[str, dict[str, str]]:
     if any(entry.fallback_rounds for entry in entries.values()):
         columns["by\nguard"] = {n: str(e.fallback_rounds) for n, e in entries.items()}
     columns["time\n(s)"] = {name: _seconds(runs.seconds(name)) for name in entries}
-    columns["sent\nby each"] = {n: readable(e.bytes_per_peer) for n, e in entries.items()}
+    columns[WOULD if runs.config.clear else "sent\nby each"] = {
+        n: readable(e.bytes_per_peer) for n, e in entries.items()
+    }
     if len(columns) >= CROWDED and "remembered" in columns:
         close = {name: cell.replace(" ", "") for name, cell in columns["remembered"].items()}
         columns["remembered"] = close

@@ -39,7 +39,7 @@ from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
 from pdlrecover.experiments.batch.recorded import Cell, Recorded
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.record import begin, is_done, stored
+from pdlrecover.experiments.experiment.record import begin, is_done, model_file, stored
 from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.files import alone, write_whole
 from pdlrecover.recovery.methods import entry_of
@@ -285,7 +285,7 @@ def _borrow(config: Config, place: Path) -> None:
     found = _cached(lent, place.parent / key)
     if found is None:
         return
-    models = [place.parent / key / "models" / f"{name}.npy" for name in names]
+    models = [model_file(place.parent / key, name) for name in names]
     if not all(model.exists() for model in models):
         return
     (place / "models").mkdir(parents=True, exist_ok=True)

@@ -74,7 +74,8 @@ def losses(
     model = simulated_peers.updates.model
     samples = simulated_peers.batches.samples_of(removed)
     if not len(samples):
-        return Losses(held_out_loss=None, removed_loss=None)
+        loss = learning.mean_loss(model, weights, dataset.test_x, dataset.test_y)
+        return Losses(held_out_loss=_finite(loss), removed_loss=None)
     x, y = simulated_peers.x[samples], simulated_peers.y[samples]
     held_out, counted = 0.0, 0
     test_x, test_y = dataset.test_x, dataset.test_y

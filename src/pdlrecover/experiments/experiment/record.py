@@ -29,6 +29,11 @@ from pdlrecover.files import read_json, write_json
 from pdlrecover.recovery.methods import entry_of
 
 
+def model_file(out: Path, name: str) -> Path:
+    """Return where a method's model is kept."""
+    return out / "models" / f"{name}.safetensors"
+
+
 def begin(config: Config, out: Path, methods: dict[str, MethodResult]) -> None:
     """Write a record that `run` continues: these methods are there already."""
     out.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 Rules:
 
+- One process at a time is at work in a folder: a second one is refused.
 - A method's result is written as soon as it is there, so an interrupted experiment continues where
   it was when the same command is given again; the training history stays beside it until the end.
 - The -k methods get as many exact rounds as PDLRecover has used. So it is run with them, asked for
@@ -21,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from pdlrecover.engines.trained_model import TrainedModel
-from pdlrecover.errors import HistoryError, PlanError, RangeError
+from pdlrecover.errors import HistoryError, PlanError, RangeError, Setting
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.curve import CurveObserver, Progress
 from pdlrecover.experiments.experiment.forgetting import (
@@ -37,15 +38,20 @@ from pdlrecover.experiments.experiment.record import (
     commit,
     fresh,
     is_done,
+    model_file,
     needs_original,
     stored,
     write,
 )
 from pdlrecover.experiments.experiment.result import POISONED, MethodResult, Result
 from pdlrecover.experiments.experiment.world import World, build, measure
+from pdlrecover.files import held, read_bytes, write_whole
+from pdlrecover.learning.model_files import from_safetensors, to_safetensors
 from pdlrecover.recovery.methods import OURS, REFERENCE, entry_of, parse, starts_afresh
 from pdlrecover.recovery.requests import Vector
 from pdlrecover.recovery.same_bits import norm
+
+AT_WORK = "wait until it is done, or give another --out"
 
 
 def run(
@@ -58,6 +64,13 @@ def run(
 ) -> Result:
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
     out.mkdir(parents=True, exist_ok=True)
+    with held(out, HistoryError, AT_WORK):
+        return _run(config, out, original, data_dir, progress)
+
+
+def _run(
+    config: Config, out: Path, original: bool, data_dir: Path | None, progress: Progress | None
+) -> Result:
     result = stored(config, out) or fresh(config)
     if is_done(result, config, original=original):
         return result
@@ -73,12 +86,14 @@ def run(
         old = [name for name in config.methods if not starts_afresh(name, config.settings)]
         if config.fresh_start:
             raise PlanError(
-                f"{', '.join(old)} cannot start afresh: leave it out; {error}"
+                f"{', '.join(old)} cannot start afresh: leave it out; ", error
             ) from None
         raise
-    result = write(out, replace(result, config=config, complete=False))
     missing = [name for name in _ordered(config.methods) if name not in result.methods]
-    if original or needs_original(config, missing):
+    if trains := original or needs_original(config, missing):
+        _check_budget(world)
+    result = write(out, replace(result, config=config, complete=False))
+    if trains:
         result = write(out, _train(world, out, result, progress))
     else:
         world.federation.plan(config.rounds, config.learning_rate, optimizer=config.optimizer)
@@ -89,9 +104,9 @@ def run(
     methods = dict(result.methods)
     surer = _forgetting(world, out, methods, progress)
     if REFERENCE in methods:
-        retrained = _kept(out, REFERENCE)
+        retrained = _kept(world, out, REFERENCE)
         for name, one in methods.items():
-            distance = norm(_kept(out, name) - retrained)
+            distance = norm(_kept(world, out, name) - retrained)
             finite = distance if math.isfinite(distance) else None
             methods[name] = replace(one, distance_to_retrain=finite)
     world.federation.history.discard()
@@ -106,25 +121,41 @@ def _ordered(methods: Sequence[str]) -> list[str]:
     return [*before, *needed, *after]
 
 
-def _place(out: Path, name: str) -> Path:
-    return out / "models" / f"{name}.npy"
+def _check_budget(world: World) -> None:
+    """Raise before the training if its history would not fit what is allowed."""
+    config, layout = world.config, world.federation.history.layout
+    needed = config.rounds * layout.bytes_per_round() / 1e9
+    if needed > config.budget_gb:
+        world.federation.history.discard()
+        raise PlanError(
+            f"the history of {config.rounds} rounds takes {needed:.3g} GB, and "
+            f"{config.budget_gb:.3g} GB are allowed; give ",
+            Setting("budget_gb", f"{1.01 * needed:.3g}"),
+            ", or fewer ",
+            Setting("rounds"),
+            ", or a smaller ",
+            Setting("model"),
+        )
 
 
-def _keep(out: Path, name: str, weights: Vector) -> None:
+def _keep(world: World, out: Path, name: str, weights: Vector) -> None:
     """Write a method's model beside the record."""
     (out / "models").mkdir(exist_ok=True)
-    np.save(_place(out, name), weights, allow_pickle=False)
+    content = to_safetensors(world.federation.simulated_peers.updates.model, weights)
+    write_whole(model_file(out, name), content)
 
 
-def _kept(out: Path, name: str) -> Vector:
-    path = _place(out, name)
-    if not path.exists():
-        raise HistoryError(f"{path} is missing; delete {out} to run again")
+def _kept(world: World, out: Path, name: str) -> Vector:
+    """Return a model that was kept, by this version or an earlier one."""
+    path, earlier = model_file(out, name), model_file(out, name).with_suffix(".npy")
     try:
-        weights: Vector = np.load(path, allow_pickle=False)
+        if earlier.exists() and not path.exists():
+            weights: Vector = np.load(earlier, allow_pickle=False)
+            return weights
+        model = world.federation.simulated_peers.updates.model
+        return from_safetensors(model, read_bytes(path, HistoryError))
     except (ValueError, EOFError) as error:
-        raise HistoryError(f"{path} is damaged: {error}; delete {out} to run again") from error
-    return weights
+        raise HistoryError(f"{path} cannot be used: {error}; delete {out} to run again") from error
 
 
 def _train(world: World, out: Path, result: Result, progress: Progress | None) -> Result:
@@ -137,7 +168,7 @@ def _train(world: World, out: Path, result: Result, progress: Progress | None) -
     )
     trained = replace(_measured(world, state, observer), rounds_from_history=found)
     clipped = world.federation.simulated_peers.clipped
-    _keep(out, POISONED, state.weights)
+    _keep(world, out, POISONED, state.weights)
     return replace(
         result,
         methods={**result.methods, POISONED: result.methods.get(POISONED, trained)},
@@ -168,7 +199,7 @@ def _recover(
         )
     except RangeError as error:
         state, diverged = world.federation.unfinished(observer.model), str(error)
-    _keep(out, name, state.weights)
+    _keep(world, out, name, state.weights)
     return replace(_measured(world, state, observer), diverged=diverged)
 
 
@@ -198,9 +229,10 @@ def _forgetting(
     parts = world.federation.simulated_peers, world.dataset, world.removed
     names = [f"reference-{number}" for number in range(1, config.references + 1)]
     for number, name in enumerate(names, start=1):
-        if not _place(out, name).exists():
+        kept = model_file(out, name)
+        if not (kept.exists() or kept.with_suffix(".npy").exists()):
             observer = CurveObserver(world, name, progress, measured=False)
-            _keep(out, name, world.federation.reference(world.removed, number, observer))
-    known = Sureness.mean([sureness(*parts, _kept(out, name)) for name in names])
+            _keep(world, out, name, world.federation.reference(world.removed, number, observer))
+    known = Sureness.mean([sureness(*parts, _kept(world, out, name)) for name in names])
     weights = held_out_weights(*parts)
-    return {n: excess(sureness(*parts, _kept(out, n)), known, weights) for n in methods}
+    return {n: excess(sureness(*parts, _kept(world, out, n)), known, weights) for n in methods}
