@@ -82,13 +82,18 @@ class PDLRecoverError(Exception):
 
     def said(self, word: Callable[[Setting], str]) -> str:
         """Return the message with an interface's own words for its settings."""
-        return "".join(_said(part, word) for part in self.args)
+        return "".join(word(part) if isinstance(part, Setting) else part for part in self.parts)
 
-
-def _said(part: object, word: Callable[[Setting], str]) -> str:
-    if isinstance(part, PDLRecoverError):
-        return part.said(word)
-    return word(part) if isinstance(part, Setting) else str(part)
+    @property
+    def parts(self) -> list["str | Setting"]:
+        """The message as texts and settings, with those of errors that it is about."""
+        found: list[str | Setting] = []
+        for part in self.args:
+            if isinstance(part, PDLRecoverError):
+                found += part.parts
+            else:
+                found.append(part if isinstance(part, Setting) else str(part))
+        return found
 
 
 class LocalError(PDLRecoverError, ValueError):

@@ -13,10 +13,12 @@ import typer
 from pdlrecover.cli.common import BAD_INPUT, FederationFile, Folder, ask_passphrase
 from pdlrecover.descriptors import raise_limit
 from pdlrecover.engines.peers.operator.logs import JsonLines
-from pdlrecover.errors import PDLRecoverError
+from pdlrecover.errors import PDLRecoverError, PlanError
+from pdlrecover.files import held
 
 if TYPE_CHECKING:
     from pdlrecover.engines.peers.peer import Peer
+    from pdlrecover.engines.peers.startup import PeerFiles
 
 LOG = logging.getLogger("pdlrecover.peer")
 
@@ -54,7 +56,11 @@ def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
 
     torch.set_num_threads(1)
     raise_limit()
-    files = PeerFiles(federation, folder)
+    with held(folder, PlanError, f"a peer runs once; see it by `pdlrecover peer status {folder}`"):
+        _work(PeerFiles(federation, folder), metrics_port)
+
+
+def _work(files: "PeerFiles", metrics_port: int | None) -> None:
     ask_for_key = ask_passphrase if files.has_history else ask_new_passphrase
     archive = files.archive(files.storage_key(ask_for_key if sys.stdin.isatty() else None))
     try:

@@ -120,11 +120,9 @@ def load(name: str, data_dir: Path | str | None = None, *, split: Split = "rando
 
 def _digits() -> Dataset:
     """1,797 images of 8×8 pixels from 0 to 16: E. Alpaydin, C. Kaynak, UCI 1998."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped] # and slow to import
-
-    bundled = load_digits()
-    x = (bundled.images[:, None] / 16).astype(np.float32)
-    y = bundled.target.astype(np.int64)
+    table = files.read_digits()
+    x = (table[:, :-1].reshape(-1, 1, 8, 8) / 16).astype(np.float32)
+    y = table[:, -1].astype(np.int64)
     train, test = _held_out(len(y), None, "random", TEST_SHARE, _SPLIT_SEED)
     return _centred("digits", (x[train], y[train]), (x[test], y[test]), classes=10)
 
