@@ -323,27 +323,6 @@ def test_what_the_operating_system_refuses_is_one_sentence(tmp_path):
     assert "file: File exists" in result.stderr
 
 
-LIGHT = [
-    ["--help"],
-    ["--version"],
-    ["peer", "--help"],
-    ["history", "--help"],
-    ["plan", "--peers", "20", "--colluders", "3"],
-]
-
-
-@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
-def test_what_computes_nothing_does_not_import_torch(arguments):
-    script = (
-        "import sys\n"
-        "from pdlrecover.cli import app\n"
-        f"app({arguments!r}, standalone_mode=False)\n"
-        "print('torch' in sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stderr.strip() == "False"
-
-
 @pytest.mark.parametrize("table", [COMMANDS, PEER_COMMANDS, HISTORY_COMMANDS])
 def test_a_listed_command_is_the_one_that_runs(table):
     for name, command in table.items():

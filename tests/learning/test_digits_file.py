@@ -32,7 +32,7 @@ def test_digits_that_are_missing_or_damaged_are_one_sentence(tmp_path, monkeypat
     package = ModuleSpec("sklearn", None, is_package=True)
     package.submodule_search_locations = [str(tmp_path)]
     monkeypatch.setattr(files, "find_spec", lambda name: package)
-    with pytest.raises(DataError, match="cannot be read .*install scikit-learn again"):
+    with pytest.raises(DataError, match=r"cannot be read .*install scikit-learn again"):
         files.read_digits()
     folder = tmp_path / "datasets" / "data"
     folder.mkdir(parents=True)

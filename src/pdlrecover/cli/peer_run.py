@@ -56,8 +56,9 @@ def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
 
     torch.set_num_threads(1)
     raise_limit()
+    files = PeerFiles(federation, folder)
     with held(folder, PlanError, f"a peer runs once; see it by `pdlrecover peer status {folder}`"):
-        _work(PeerFiles(federation, folder), metrics_port)
+        _work(files, metrics_port)
 
 
 def _work(files: "PeerFiles", metrics_port: int | None) -> None:
