@@ -186,9 +186,10 @@ def test_the_table_says_what_its_headings_mean(tmp_path):
     assert ABOVE in shown
     assert WOULD_SEND in shown
     assert "sent by each" not in shown
-    left = {"retrain-k": entry(0.9, remembered=0.899, remembered_error=0.3)}
+    known = [entry(0.9, excess=each, excess_error=0.1) for each in (1.0, 0.5)]
+    left = dict(zip(("poisoned", "retrain-k"), known, strict=True))
     shown = table(left, malicious=0, leavers=2)
-    assert "0.90 ± 0.30" in shown
+    assert "retrain-k 90.0% 0.50 ± 0.11" in shown, "with its standard error"
     assert REMEMBERED in shown
     assert WOULD_SEND not in shown
 
