@@ -29,6 +29,7 @@ async def serve_control(path: Path, answer: Callable[[dict[str, Any]], Answer]) 
 
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            found: Any
             while line := await reader.readline():
                 try:
                     command = json.loads(line)
