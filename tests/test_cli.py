@@ -109,7 +109,7 @@ def test_every_setting_is_an_option_with_its_default_and_an_explanation(monkeypa
     for field in dataclasses.fields(Config):
         flag = f"--{field.name.replace('_', '-')} "
         (place,) = [i for i, line in enumerate(shown) if line.startswith(f"│ {flag}")]
-        assert re.search(r"> +\S.*\w+.*\.", shown[place]), flag
+        assert re.search(r"(> +|--[a-z-]+ {2,})\S.*\w+.*\.", shown[place]), flag
         if isinstance(field.default, int | float | str) and field.default is not False:
             assert f"[default: {field.default}]" in shown[place] + shown[place + 1]
 

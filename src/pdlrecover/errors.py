@@ -30,8 +30,8 @@ A message that speaks of a setting has a `Setting` among its parts, not the sett
     raise PlanError(Setting("rounds"), f" must be at least 1, got {rounds}")
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import dataclasses
+from collections import abc
 
 __all__ = [
     "AttackError",
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Setting:
     """A setting that a message speaks of, by its name in the library."""
 
@@ -80,7 +80,7 @@ class PDLRecoverError(Exception):
     def __str__(self) -> str:
         return self.said(str)
 
-    def said(self, word: Callable[[Setting], str]) -> str:
+    def said(self, word: abc.Callable[[Setting], str]) -> str:
         """Return the message with an interface's own words for its settings."""
         return "".join(word(part) if isinstance(part, Setting) else part for part in self.parts)
 

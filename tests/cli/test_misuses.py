@@ -92,7 +92,7 @@ MISUSES = [
         "simulate-rate-negative", SIMULATE + " --learning-rate -1", "--learning-rate must be po"
     ),
     Misuse("simulate-rate-nan", SIMULATE + " --learning-rate nan", "--learning-rate must be posit"),
-    Misuse("simulate-unknown-optimizer", SIMULATE + " --optimizer lion", "give --optimizer one of"),
+    Misuse("simulate-unknown-optimizer", SIMULATE + " --optimizer lion", "muon (--optimizer)"),
     Misuse("simulate-unknown-dataset", SIMULATE + " --dataset cats", "no dataset is called 'cats'"),
     Misuse(
         "simulate-no-data",
@@ -101,7 +101,7 @@ MISUSES = [
     ),
     Misuse("simulate-unknown-model", SIMULATE + " --model gpt", "no model is called 'gpt'"),
     Misuse("simulate-model-of-nowhere", SIMULATE + " --model a.b:c", "cannot import the model"),
-    Misuse("simulate-unknown-partition", SIMULATE + " --partition x", "give --partition one of"),
+    Misuse("simulate-unknown-partition", SIMULATE + " --partition x", "subject (--partition)"),
     Misuse("simulate-degree", SIMULATE + " --degree 3", "--degree of fang is a probability"),
     Misuse("simulate-split", SIMULATE + " --split subject", "set --split to random"),
     Misuse("simulate-more-peers-than-data", SIMULATE + " --peers 5000", "samples cannot be dealt"),

@@ -77,3 +77,7 @@ __getattr__ = later(
         "trigger_for": "triggers",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -68,3 +68,7 @@ __getattr__ = later(
         "predictions": "evaluation",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

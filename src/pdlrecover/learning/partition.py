@@ -69,7 +69,7 @@ def dirichlet(labels: ArrayLike, peers: int, alpha: float, seed: int) -> Partiti
     if not (np.isfinite(alpha) and alpha > 0):
         raise DataError(
             Setting("alpha", flag="degree"),
-            f" of dirichlet must be positive and finite, got {alpha}",
+            f" must be positive and finite, got {alpha}",
         )
     rng = np.random.default_rng(seed)
     owner = np.empty(len(y), dtype=np.int64)
@@ -142,9 +142,9 @@ def by_name(
             )
         case _:
             raise DataError(
-                f"no partition is called {kind!r}; give ",
+                f"no partition is called {kind!r}; known are {', '.join(KINDS)} (",
                 Setting("partition"),
-                f" one of {', '.join(KINDS)}",
+                ")",
             )
 
 

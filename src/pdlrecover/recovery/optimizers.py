@@ -174,9 +174,9 @@ def build(
     }
     if name not in known:
         raise PlanError(
-            f"no optimizer is called {name!r}; give ",
+            f"no optimizer is called {name!r}; there are {', '.join(known)} (",
             Setting("optimizer"),
-            f" one of {', '.join(known)}",
+            ")",
         )
     return known[name]
 
