@@ -87,7 +87,7 @@ echo "4. ash proposes to remove fir; birch and cedar approve: three of five are 
 removal=$(pdlrecover peer propose-removal "$place/ash" --peers fir --reason malicious 2>/dev/null)
 for name in birch cedar; do
     until pdlrecover peer approve "$place/$name" "$removal" 2>"$place/approve.log"; do
-        alive; sleep 0.5   # the proposal may still be on its way
+        alive; sleep 0.2   # the proposal may still be on its way
     done
 done
 

@@ -75,7 +75,7 @@ File = TypeVar("File", bound=Plan)
 def read_federation(text: str) -> Membership:
     """Return the membership that a federation file says."""
     values = parse_toml(text, MembershipError)
-    if "peers" not in values and {"format", "tolerance", "training"} & values.keys():
+    if "peers" not in values and {"tolerance", "model", "training"} <= values.keys():
         raise MembershipError(
             "this is a plan, without peers; make a federation file of it and the peers' "
             "invitations: pdlrecover peer federate INVITATIONS --plan PLAN"
