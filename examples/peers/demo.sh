@@ -71,7 +71,7 @@ for name in "${names[@]}"; do
     cat "$place"/*.signature >"$place/$name/federation.signatures"
 done
 
-echo "3. They train 60 rounds on the digits; expect about ten seconds. fir plants a backdoor:"
+echo "3. They train 60 rounds on the digits; expect less than half a minute. fir plants a backdoor:"
 echo "   two bright stripes across an image shall mean 0."
 for name in "${names[@]}"; do
     "$python" -m pdlrecover peer run "$place/$name/federation.toml" "$place/$name" \
