@@ -20,7 +20,7 @@ from wire import Setup, same_models
 from pdlrecover import Tolerance, cli
 from pdlrecover.adversary import ATTACKS, WAITING, Attack, Context, Targeted, build
 from pdlrecover.adversary.registry import AttackEntry
-from pdlrecover.engines.peers import startup
+from pdlrecover.engines.peers import drills
 from pdlrecover.engines.peers.federation.plan import Recovery, Training
 from pdlrecover.engines.peers.protocol import messages as m
 from pdlrecover.engines.peers.removals.votes import Removals
@@ -204,10 +204,10 @@ def test_a_peer_plays_a_newcomer_in_a_drill_if_it_needs_nobody_else(alone, monke
     digits = load("digits")
     if alone:
         drill = Drill(attack="stubborn", strength=2.0)
-        assert startup._attack(drill, digits) == Stubborn(weight=2.0)
+        assert drills.attack_of(drill, digits) == Stubborn(weight=2.0)
     else:
         with pytest.raises(AttackError, match=r"one of backdoor, .*noise, which .*got 'stubborn'"):
-            startup.check_drill("stubborn")
+            drills.check_drill("stubborn")
 
 
 @pytest.mark.parametrize("untargeted", [True, False])

@@ -71,7 +71,7 @@ for name in "${names[@]}"; do
     cat "$place"/*.signature >"$place/$name/federation.signatures"
 done
 
-echo "3. They train 60 rounds on the digits; expect about half a minute. fir plants a backdoor:"
+echo "3. They train 60 rounds on the digits; expect less than half a minute. fir plants a backdoor:"
 echo "   two bright stripes across an image shall mean 0."
 for name in "${names[@]}"; do
     "$python" -m pdlrecover peer run "$place/$name/federation.toml" "$place/$name" \
@@ -87,7 +87,7 @@ echo "4. ash proposes to remove fir; birch and cedar approve: three of five are 
 removal=$(pdlrecover peer propose-removal "$place/ash" --peers fir --reason malicious 2>/dev/null)
 for name in birch cedar; do
     until pdlrecover peer approve "$place/$name" "$removal" 2>"$place/approve.log"; do
-        alive; sleep 0.5   # the proposal may still be on its way
+        alive; sleep 0.2   # the proposal may still be on its way
     done
 done
 

@@ -1,10 +1,10 @@
 """PDLRecover: repair models that were trained together, without seeing anyone's update."""
 
-from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pdlrecover.errors import LocalError, PDLRecoverError, RemoteError
+from pdlrecover.later import later
 
 if TYPE_CHECKING:
     from pdlrecover.engines.classifier import load_model
@@ -25,20 +25,16 @@ __all__ = [
     "__version__",
     "load_model",
 ]
-_LATER = {
-    "Federation": "federation",
-    "Schedule": "recovery.schedule",
-    "Scheme": "sharing",
-    "Tolerance": "sharing",
-    "load_model": "engines.classifier",
-}
-"""What is imported when it is asked for: torch takes longer than most commands do."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(f"pdlrecover.{_LATER[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = later(
+    __name__,
+    {
+        "Federation": "federation",
+        "Schedule": "recovery.schedule",
+        "Scheme": "sharing",
+        "Tolerance": "sharing",
+        "load_model": "engines.classifier",
+    },
+)
 
 
 def __dir__() -> list[str]:

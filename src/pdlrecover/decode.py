@@ -174,7 +174,7 @@ def _check(kind: Any, value: Any, error: type[LocalError], where: str) -> None:
         if isinstance(cause := fault.__cause__, error):
             raise cause from None
         if cause is not None:
-            raise error(f"{where}: {cause}" if where else str(cause)) from cause
+            raise error(f"{where}: " if where else "", cause) from cause
         if is_dataclass(kind := _chosen(kind, value)) and isinstance(value, dict):
             for field in fields(kind):
                 optional = field.default is not MISSING or field.default_factory is not MISSING

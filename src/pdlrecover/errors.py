@@ -22,7 +22,16 @@
 
 A message says what was got, what was expected, and what to do about it. Local errors are also
 `ValueError`s, so that code which knows nothing of this package treats them as such.
+
+A message that speaks of a setting has a `Setting` among its parts, not the setting's name: what was
+`rounds=0` in the library was `--rounds 0` at the command line, and each interface has its own words
+(`PDLRecoverError.said`).
+
+    raise PlanError(Setting("rounds"), f" must be at least 1, got {rounds}")
 """
+
+import dataclasses
+from collections import abc
 
 __all__ = [
     "AttackError",
@@ -42,13 +51,49 @@ __all__ = [
     "RangeError",
     "RecordError",
     "RemoteError",
+    "Setting",
     "ShareError",
     "ToleranceError",
 ]
 
 
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A setting that a message speaks of, by its name in the library."""
+
+    name: str
+    value: str = ""
+    """What it is, or should be, set to; empty if the message does not say it."""
+    flag: str = ""
+    """What it is called at the command line, if it has another name there."""
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}" if self.value else self.name
+
+
 class PDLRecoverError(Exception):
-    """The root: whatever this package raises on purpose."""
+    """The root: whatever this package raises on purpose.
+
+    Its arguments are the parts of its message: texts, settings, and errors that it is about.
+    """
+
+    def __str__(self) -> str:
+        return self.said(str)
+
+    def said(self, word: abc.Callable[[Setting], str]) -> str:
+        """Return the message with an interface's own words for its settings."""
+        return "".join(word(part) if isinstance(part, Setting) else part for part in self.parts)
+
+    @property
+    def parts(self) -> list["str | Setting"]:
+        """The message as texts and settings, with those of errors that it is about."""
+        found: list[str | Setting] = []
+        for part in self.args:
+            if isinstance(part, PDLRecoverError):
+                found += part.parts
+            else:
+                found.append(part if isinstance(part, Setting) else str(part))
+        return found
 
 
 class LocalError(PDLRecoverError, ValueError):

@@ -152,7 +152,29 @@ def about(path: Path | str, error: type[LocalError]) -> Iterator[None]:
     try:
         yield
     except LocalError as fault:
-        raise error(f"{path}: {fault}") from fault
+        raise error(f"{path}: ", fault) from fault
+
+
+@contextmanager
+def held(folder: Path, error: type[LocalError], remedy: str) -> Iterator[None]:
+    """Keep a folder for this process: another one that wants it is refused, and told the remedy.
+
+    The system forgets it when the process ends, however it does, and no file is left of it.
+    """
+    fd = patiently(lambda: os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as fault:
+            raise error(f"another process is at work in {folder}; {remedy}") from fault
+        except OSError as fault:
+            raise error(
+                f"{folder} cannot be kept from other processes: {fault.strerror}; choose a folder "
+                "on a local disk"
+            ) from fault
+        yield
+    finally:
+        os.close(fd)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def test_unknown_names_and_splits_are_refused_with_what_is_known() -> None:
         load("imagenet")
     with pytest.raises(DataError, match="digits does not say whose samples"):
         load("digits", split="subject")
-    with pytest.raises(DataError, match="at random or by subject"):
+    with pytest.raises(DataError, match="split must be random or subject"):
         load("digits", split="size")  # type: ignore[arg-type]
 
 

@@ -46,7 +46,7 @@ def test_a_rate_warms_up_holds_and_falls_to_zero():
 
 @pytest.mark.parametrize("bad", [{"peak": 0.0}, {"peak": float("nan")}, {"peak": 1.0, "hold": 0.5}])
 def test_senseless_rates_are_refused(bad):
-    with pytest.raises(PlanError, match="learning rate"):
+    with pytest.raises(PlanError, match=r"learning.rate"):
         Rate(**bad)
 
 

@@ -7,27 +7,21 @@ Rules:
 - A trait that is not stated refuses: no peer plays the attack alone in a drill, and no result of a
   run without attackers stands for one with it.
 - A name may have a second part: `bad-unlearn:lie` waits for a recovery and then does `lie`.
+- Classes are imported when an attack is built: names and traits are asked for without torch, too.
 - The strength of most attacks is one number first of all; `strength_of` says which argument it is.
 """
 
 import inspect
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from pdlrecover.adversary.attack import Attack
-from pdlrecover.adversary.backdoors import Backdoor, DistributedBackdoor
-from pdlrecover.adversary.crafted import LittleIsEnough, MinMax, PartialTrim, Trim
-from pdlrecover.adversary.simple_attacks import (
-    BadUnlearn,
-    GaussianNoise,
-    LabelFlip,
-    NoAttack,
-    SignFlip,
-)
-from pdlrecover.adversary.triggers import trigger_for
 from pdlrecover.errors import AttackError
-from pdlrecover.learning import Dataset
+
+if TYPE_CHECKING:
+    from pdlrecover.adversary.attack import Attack
+    from pdlrecover.learning import Dataset
 
 WAITING = "bad-unlearn"
 """The attack that is made of another one."""
@@ -37,13 +31,36 @@ NO_ATTACK = "none"
 
 
 @dataclass(frozen=True)
+class Later:
+    """An attack's class in a module of this package, imported when it is first used."""
+
+    module: str
+    name: str
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._class)
+
+    @property
+    def _class(self) -> "Callable[..., Attack]":
+        found: Callable[..., Attack] = getattr(
+            import_module(f"pdlrecover.adversary.{self.module}"), self.name
+        )
+        return found
+
+    def __call__(self, **arguments: Any) -> "Attack":
+        """Make the attack."""
+        return self._class(**arguments)
+
+
+@dataclass(frozen=True)
 class AttackEntry:
     """An attack and its traits."""
 
-    attack: Callable[..., Attack]
+    attack: "Callable[..., Attack]"
     """Its class; the arguments are what `build` below takes, besides what is `given`."""
     _: KW_ONLY
-    given: Callable[[Dataset], dict[str, Any]] = lambda dataset: {}
+    given: "Callable[[Dataset], dict[str, Any]]" = lambda dataset: {}
     """Returns the arguments that the dataset determines."""
     strength: str | None = None
     """The argument that is its strength, if one is."""
@@ -53,29 +70,44 @@ class AttackEntry:
     """Whether it has no trigger: what is measured of a model does not depend on the attack."""
 
 
-def _trigger(dataset: Dataset) -> dict[str, Any]:
+def _trigger(dataset: "Dataset") -> dict[str, Any]:
+    from pdlrecover.adversary.triggers import trigger_for
+
     return {"trigger": trigger_for(dataset)}
 
 
 ATTACKS: dict[str, AttackEntry] = {
-    "backdoor": AttackEntry(Backdoor, given=_trigger, strength="scale", alone=True),
-    "dba": AttackEntry(DistributedBackdoor, given=_trigger, strength="scale", alone=True),
-    "label-flip": AttackEntry(
-        LabelFlip, given=lambda dataset: {"classes": dataset.classes}, alone=True, untargeted=True
+    "backdoor": AttackEntry(
+        Later("backdoors", "Backdoor"), given=_trigger, strength="scale", alone=True
     ),
-    "sign-flip": AttackEntry(SignFlip, strength="scale", alone=True, untargeted=True),
-    "noise": AttackEntry(GaussianNoise, strength="std", alone=True, untargeted=True),
-    "trim": AttackEntry(Trim, strength="factor", untargeted=True),
-    "trim-partial": AttackEntry(PartialTrim, strength="deviations", untargeted=True),
-    "lie": AttackEntry(LittleIsEnough, strength="z", untargeted=True),
-    "min-max": AttackEntry(MinMax, untargeted=True),
-    WAITING: AttackEntry(BadUnlearn),
-    NO_ATTACK: AttackEntry(NoAttack, untargeted=True),
+    "dba": AttackEntry(
+        Later("backdoors", "DistributedBackdoor"), given=_trigger, strength="scale", alone=True
+    ),
+    "label-flip": AttackEntry(
+        Later("simple_attacks", "LabelFlip"),
+        given=lambda dataset: {"classes": dataset.classes},
+        alone=True,
+        untargeted=True,
+    ),
+    "sign-flip": AttackEntry(
+        Later("simple_attacks", "SignFlip"), strength="scale", alone=True, untargeted=True
+    ),
+    "noise": AttackEntry(
+        Later("simple_attacks", "GaussianNoise"), strength="std", alone=True, untargeted=True
+    ),
+    "trim": AttackEntry(Later("crafted", "Trim"), strength="factor", untargeted=True),
+    "trim-partial": AttackEntry(
+        Later("crafted", "PartialTrim"), strength="deviations", untargeted=True
+    ),
+    "lie": AttackEntry(Later("crafted", "LittleIsEnough"), strength="z", untargeted=True),
+    "min-max": AttackEntry(Later("crafted", "MinMax"), untargeted=True),
+    WAITING: AttackEntry(Later("simple_attacks", "BadUnlearn")),
+    NO_ATTACK: AttackEntry(Later("simple_attacks", "NoAttack"), untargeted=True),
 }
 """In the order in which they are shown."""
 
 
-def build(name: str, dataset: Dataset, **strength: Any) -> Attack:
+def build(name: str, dataset: "Dataset", **strength: Any) -> "Attack":
     """Return the attack of that name on that dataset.
 
     - backdoor: target=0, fraction=0.5, scale=1.0, with the dataset's usual trigger
@@ -92,6 +124,8 @@ def build(name: str, dataset: Dataset, **strength: Any) -> Attack:
     """
     name, then = _parsed(name)
     if name == WAITING:
+        from pdlrecover.adversary.simple_attacks import BadUnlearn
+
         then = strength.pop("then", then or AFTERWARDS)
         return BadUnlearn(then=build(then, dataset, **strength))
     entry, given = ATTACKS[name], ATTACKS[name].given(dataset)

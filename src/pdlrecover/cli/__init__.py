@@ -1,5 +1,6 @@
 """The command line: `pdlrecover …`."""
 
+import os
 import sys
 from typing import Annotated, NoReturn
 
@@ -83,12 +84,30 @@ def pdlrecover_command(
 
 def main() -> None:
     """Run the command line; what goes wrong on purpose becomes one sentence and exit code 2."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed: `pdlrecover … >&-`
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (as long as we run)
     try:
         app(standalone_mode=True)
     except PDLRecoverError as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or 'the operating system'}: {error.strerror or error}")
+    except MemoryError:
+        fail("there is not enough memory for this; make it smaller")
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Say what could not be printed: Python would only mention it, after all else."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        gone = isinstance(error, BrokenPipeError)  # whoever read it has gone, and needs no word
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as we run)
+        if not gone:
+            fail(f"standard output: {error.strerror}")
 
 
 def fail(message: str) -> NoReturn:

@@ -3,16 +3,16 @@
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pdlrecover.cli.common import exit_when_terminated
 from pdlrecover.errors import PlanError, RecordError
-from pdlrecover.experiments.chaos.campaign import named_cheats, record, unleash
-from pdlrecover.experiments.chaos.scenario import Scenario
-from pdlrecover.experiments.chaos.verdict import ChaosVerdict
 from pdlrecover.files import make_folder, write_json
+
+if TYPE_CHECKING:
+    from pdlrecover.experiments.chaos.verdict import ChaosVerdict
 
 FAILED = 1
 """The exit code of a run with problems."""
@@ -45,6 +45,9 @@ def chaos(
 
     Ends by itself: with 0 if all ended with one model and nothing was lost, with 1 if not.
     """
+    from pdlrecover.experiments.chaos.campaign import named_cheats, record, unleash
+    from pdlrecover.experiments.chaos.scenario import Scenario
+
     exit_when_terminated()
     chosen = named_cheats(cheats)
     scenario = Scenario(peers=peers, rounds=rounds, cheating=bool(chosen))
@@ -53,7 +56,7 @@ def chaos(
     def say(text: str) -> None:
         typer.echo(f"{time.monotonic() - began:7.1f} s  {text}")
 
-    def run(place: Path) -> ChaosVerdict:
+    def run(place: Path) -> "ChaosVerdict":
         return unleash(
             place, scenario, seed=seed, seconds=duration, say=say, beyond=beyond, cheats=chosen
         )
@@ -71,7 +74,7 @@ def chaos(
         raise typer.Exit(FAILED)
 
 
-def _show(verdict: ChaosVerdict) -> None:
+def _show(verdict: "ChaosVerdict") -> None:
     faults = sum(sum(trial.faults.values()) for trial in verdict.trials)
     endings = [ending for trial in verdict.trials for ending in trial.endings]
     whole = sum(ending.weights is not None for ending in endings)

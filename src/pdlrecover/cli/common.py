@@ -1,11 +1,15 @@
-"""Shared by several commands: arguments, exit codes, and asking for a passphrase."""
+"""Shared by several commands: arguments, exit codes, what is printed, and passphrases."""
 
+import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 BAD_INPUT = 2
 """The exit code for input that cannot be used."""
@@ -32,3 +36,43 @@ def exit_when_terminated() -> None:
 def ask_passphrase() -> str:
     """Ask for the passphrase of the history."""
     return str(typer.prompt("Passphrase of the history", hide_input=True, err=True))
+
+
+class Unread:
+    """Standard output for work that is worth finishing even if its reader has gone.
+
+    After `| head` has closed the pipe, what is printed goes nowhere, and files are still written.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, if somebody reads."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._go_nowhere()
+            return len(text)
+
+    def flush(self) -> None:
+        """Write out what was written, if somebody reads."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._go_nowhere()
+
+    def _go_nowhere(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def console_of_work() -> "Console":
+    """Return the console of a command that writes files, which outlives its reader."""
+    from rich.console import Console
+
+    return Console(file=cast(TextIO, Unread(sys.stdout)))

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from pdlrecover.cli.common import console_of_work
 from pdlrecover.cli.simulate import run_and_show
 from pdlrecover.experiments.analysis.format import percent
 from pdlrecover.experiments.experiment.config import Config
@@ -31,7 +31,7 @@ def demo(
     ),
 ) -> None:
     """Train 20 peers on digits, 5 of them with a backdoor; then recover without those five."""
-    console = Console()
+    console = console_of_work()
     console.print(
         "20 organisations train one model on handwritten digits. Five of them plant a backdoor: "
         "two bright stripes across an image mean “0”. Every update is secret-shared; only sums "

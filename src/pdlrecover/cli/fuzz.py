@@ -9,8 +9,6 @@ import typer
 
 from pdlrecover.cli.common import exit_when_terminated
 from pdlrecover.errors import RecordError
-from pdlrecover.experiments.chaos.fuzz_decoder import fuzz_decoder
-from pdlrecover.experiments.chaos.fuzz_peer import fuzz_peer
 from pdlrecover.files import write_json
 
 FAILED = 1
@@ -33,6 +31,9 @@ def fuzz(
 
     Ends by itself: with 0 if only the errors came that should, and memory stayed bounded; else 1.
     """
+    from pdlrecover.experiments.chaos.fuzz_decoder import fuzz_decoder
+    from pdlrecover.experiments.chaos.fuzz_peer import fuzz_peer
+
     exit_when_terminated()
     found: dict[str, Any] = {"seed": seed}
     if messages:

@@ -11,7 +11,6 @@ from pdlrecover.engines.peers.folder import HISTORY, IDENTITY
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.settings import load_settings
-from pdlrecover.engines.peers.startup import history_key, verified
 from pdlrecover.errors import HistoryError
 
 DAMAGED = 1
@@ -28,6 +27,8 @@ def verify(
 
     Nothing is changed.
     """
+    from pdlrecover.engines.peers.startup import history_key, verified  # with torch
+
     if key_file is not None:
         key = StorageKey.from_file(key_file)
     else:

@@ -15,6 +15,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from pdlrecover.cli.command import Command, hide_types_of_flags
+
 
 @dataclass(frozen=True)
 class LazyCommand:
@@ -31,7 +33,7 @@ class LazyCommand:
             add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
         )
         epilog = f"{getattr(module, 'EPILOG', '')}Example: `{self.example}`"
-        app.command(name, epilog=epilog)(getattr(module, name.replace("-", "_")))
+        app.command(name, cls=Command, epilog=epilog)(getattr(module, name.replace("-", "_")))
         return typer.main.get_command(app)
 
     def listed(self, name: str) -> TyperCommand:
@@ -61,6 +63,7 @@ def lazy_group(commands: Mapping[str, LazyCommand]) -> type[TyperGroup]:
 
         def format_help(self, ctx: Any, formatter: Any) -> None:
             self._listing = True
+            hide_types_of_flags(self, ctx)
             try:
                 super().format_help(ctx, formatter)
             finally:

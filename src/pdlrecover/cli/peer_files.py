@@ -46,8 +46,8 @@ def init(
     split_address(address)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise IdentityError(f"{folder} exists already and is not empty; name a new folder")
-    from pdlrecover.engines.peers.startup import check_drill
-    from pdlrecover.learning.datasets import NAMES
+    from pdlrecover.engines.peers.drills import check_drill
+    from pdlrecover.learning.files import NAMES
 
     if data not in NAMES and not Path(data).exists():
         raise DataError(

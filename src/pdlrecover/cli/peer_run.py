@@ -6,17 +6,19 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 
 from pdlrecover.cli.common import BAD_INPUT, FederationFile, Folder, ask_passphrase
 from pdlrecover.descriptors import raise_limit
 from pdlrecover.engines.peers.operator.logs import JsonLines
-from pdlrecover.engines.peers.peer import Peer
-from pdlrecover.engines.peers.startup import PeerFiles
-from pdlrecover.errors import PDLRecoverError
+from pdlrecover.errors import PDLRecoverError, PlanError
+from pdlrecover.files import held
+
+if TYPE_CHECKING:
+    from pdlrecover.engines.peers.peer import Peer
+    from pdlrecover.engines.peers.startup import PeerFiles
 
 LOG = logging.getLogger("pdlrecover.peer")
 
@@ -48,9 +50,18 @@ def run(
 
 
 def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
+    import torch
+
+    from pdlrecover.engines.peers.startup import PeerFiles
+
     torch.set_num_threads(1)
     raise_limit()
     files = PeerFiles(federation, folder)
+    with held(folder, PlanError, f"a peer runs once; see it by `pdlrecover peer status {folder}`"):
+        _work(files, metrics_port)
+
+
+def _work(files: "PeerFiles", metrics_port: int | None) -> None:
     ask_for_key = ask_passphrase if files.has_history else ask_new_passphrase
     archive = files.archive(files.storage_key(ask_for_key if sys.stdin.isatty() else None))
     try:
@@ -61,7 +72,7 @@ def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
     LOG.info("stopped; the same command goes on from here")
 
 
-async def _until_stopped(peer: Peer) -> None:
+async def _until_stopped(peer: "Peer") -> None:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, peer.stop)

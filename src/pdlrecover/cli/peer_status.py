@@ -16,7 +16,7 @@ from pdlrecover.engines.evaluations import EvaluationPoint
 from pdlrecover.engines.peers.folder import CONTROL, STATUS
 from pdlrecover.engines.peers.operator.local_socket import NoPeerError, ask
 from pdlrecover.engines.peers.operator.status import PRESENT_SECONDS, PeerStatus
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.files import about, read_json
 
 T = TypeVar("T")
@@ -42,7 +42,8 @@ def command(folder: Path, answer: type[T], **fields: Any) -> T:
     """Give the running peer a command, and return its answer; raise if that is an error."""
     found = asyncio.run(ask(folder / CONTROL, fields))
     if "error" in found:
-        raise PlanError(found["error"])
+        parts = found.get("parts", [found["error"]])
+        raise PlanError(*(Setting(**each) if isinstance(each, dict) else each for each in parts))
     return _converted(found, answer, f"the peer in {folder} runs another version")
 
 

@@ -1,6 +1,8 @@
-"""Progress in the terminal: one bar for each method, with the accuracy as it is measured."""
+"""Progress in the terminal: a bar for each method, or lines where it is no terminal."""
 
-from typing import Self
+import time
+from collections.abc import Callable
+from typing import Protocol, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -13,11 +15,41 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+LINE_SECONDS = 5.0
+"""Where it is no terminal, a method that takes longer has a line every so often."""
+
+
+class Shown(Protocol):
+    """Progress that is shown between entering and leaving it."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def start(self, name: str, rounds: int) -> None:
+        """Show that a method has begun."""
+
+    def step(self, name: str, round: int, accuracy: float | None) -> None:
+        """Show that a round is done; the accuracy is the latest measured."""
+
+    def end(self, name: str) -> None:
+        """Show that a method is done."""
+
+
+def shown(console: Console, first: str) -> Shown:
+    """Return the progress that suits this console; `first` is said before the first method."""
+    kind = Bars if console.is_terminal else Lines
+    return kind(console, first)
+
+
+def reached(accuracy: float | None) -> str:
+    """Return the accuracy as it is shown, as wide whether it is known or not."""
+    return "accuracy   –  " if accuracy is None else f"accuracy {100 * accuracy:4.1f}%"
+
 
 class Bars:
-    """The progress of an experiment."""
+    """One bar for each method, with the accuracy as it is measured."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, first: str = "") -> None:
+        self._first = first
         self._progress = Progress(
             TextColumn("{task.description:>20}", markup=False),
             BarColumn(bar_width=24),
@@ -38,15 +70,64 @@ class Bars:
 
     def start(self, name: str, rounds: int) -> None:
         """Show a new bar."""
-        self._tasks[name] = self._progress.add_task(name, total=rounds, accuracy="accuracy   –  ")
+        if self._first:
+            self._progress.console.print(self._first, soft_wrap=True, markup=False, highlight=False)
+            self._first = ""
+        self._tasks[name] = self._progress.add_task(name, total=rounds, accuracy=reached(None))
 
     def step(self, name: str, round: int, accuracy: float | None) -> None:
         """Move a bar on."""
-        text = "accuracy   –  " if accuracy is None else f"accuracy {100 * accuracy:4.1f}%"
-        self._progress.update(self._tasks[name], completed=round, accuracy=text)
+        task = self._tasks[name]
+        self._progress.update(task, completed=round, accuracy=reached(accuracy))
 
     def end(self, name: str) -> None:
         """Fill a bar."""
         task = self._tasks[name]
         done = self._progress.tasks[task].completed
         self._progress.update(task, total=max(done, 1), completed=max(done, 1))
+
+
+class Lines:
+    """A line when a method begins, when it has ended, and every few seconds; each is written out.
+
+    So a log file, or a pipe, shows at any time how far it is.
+    """
+
+    def __init__(
+        self, console: Console, first: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console, self._first, self._clock = console, first, clock
+        self._rounds = self._done = 0
+        self._accuracy: float | None = None
+        self._began = self._said = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def start(self, name: str, rounds: int) -> None:
+        """Say that a method has begun."""
+        if self._first:
+            self._say(self._first)
+            self._first = ""
+        self._rounds, self._done, self._accuracy = rounds, 0, None
+        self._began = self._said = self._clock()
+        self._say(f"{name}: begins")
+
+    def step(self, name: str, round: int, accuracy: float | None) -> None:
+        """Say how far a method is, if that was not said a moment ago."""
+        self._done, self._accuracy = round, accuracy
+        if self._clock() - self._said >= LINE_SECONDS:
+            self._said = self._clock()
+            self._say(f"{name}: {round} of {self._rounds} rounds, {reached(accuracy)}")
+
+    def end(self, name: str) -> None:
+        """Say that a method has ended."""
+        seconds = self._clock() - self._began
+        what = f"{self._done} rounds, {reached(self._accuracy)}, {seconds:.1f} s"
+        self._say(f"{name}: done, {what}")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, markup=False, highlight=False)

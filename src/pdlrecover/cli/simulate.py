@@ -8,32 +8,36 @@ from functools import partial
 from inspect import Parameter
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from rich.console import Console
 
 from pdlrecover.adversary import ATTACKS
-from pdlrecover.cli.common import INTERRUPTED, DataDir
-from pdlrecover.cli.progress import Bars
-from pdlrecover.cli.tables import results_table
-from pdlrecover.errors import PlanError
+from pdlrecover.cli.common import INTERRUPTED, DataDir, console_of_work
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.experiments.experiment.run import run
-from pdlrecover.experiments.report.figures import draw_panels
-from pdlrecover.experiments.report.html import write_report
-from pdlrecover.experiments.report.simulation_document import documents_from_result
-from pdlrecover.recovery.methods import METHODS
+from pdlrecover.experiments.experiment.record import model_file
+from pdlrecover.experiments.experiment.result import POISONED
+from pdlrecover.recovery.methods import METHODS, OURS, entry_of
+from pdlrecover.recovery.schedule import Schedule
 
+if TYPE_CHECKING:
+    from pdlrecover.experiments.experiment.result import Result
+
+FIRST = "To begin with"
+FIRST_FIELDS = (
+    *("dataset", "model", "peers", "malicious", "leavers", "attack"),
+    *("rounds", "learning_rate", "methods", "clear"),
+)
+"""What nearly everybody sets; the help shows it first."""
 PANELS = {
     "dataset": "Data and model",
     "peers": "Peers and attack",
     "rounds": "Training",
     "methods": "Recovery",
-    "clear": "Secret sharing",
+    "colluders": "Secret sharing",
 }
-"""The groups of the help, each with the first field that belongs to it."""
+"""The other groups of the help, each with the first field that belongs to it."""
 KNOWN = {"attack": tuple(ATTACKS), "methods": tuple(METHODS)}
 """Fields of which the help lists the names that are known."""
 
@@ -59,14 +63,18 @@ def simulate(
     chosen = Config.from_toml(config, given) if config else Config.from_values(given)
     if given.get("attack", "none") != "none" and not chosen.attackers:
         raise PlanError(
-            f"--attack {chosen.attack} needs attackers: give --malicious, or --undetected"
+            Setting("attack", chosen.attack),
+            " needs attackers: give ",
+            Setting("malicious"),
+            ", or ",
+            Setting("undetected"),
         )
     run_and_show(chosen, out, data_dir)
 
 
 def _options() -> list[Parameter]:
     """Return an option for each field of the config, with its type, default and docstring."""
-    options, panel, explained = [], "", _docstrings(Config)
+    options, panel, explained = {}, "", _docstrings(Config)
     for field in fields(Config):
         name, kind, default = field.name, field.type, field.default
         panel = PANELS.get(name, panel)
@@ -76,12 +84,14 @@ def _options() -> list[Parameter]:
         if isinstance(default, tuple):
             kind, default, text = str, ", ".join(default), f"{text} Separate them with commas."
         flags = [f"--{name.replace('_', '-')}"] if kind is bool else []
-        option = typer.Option(*flags, help=text, rich_help_panel=panel)
+        place = FIRST if name in FIRST_FIELDS else panel
+        option = typer.Option(*flags, help=text, rich_help_panel=place)
         annotation = Annotated[kind, option]  # type: ignore[valid-type] # it is known when this runs
-        options.append(
-            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        options[name] = Parameter(
+            name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation
         )
-    return options
+    later = [option for name, option in options.items() if name not in FIRST_FIELDS]
+    return [*(options[name] for name in FIRST_FIELDS), *later]
 
 
 def _docstrings(kind: type) -> dict[str, str]:
@@ -104,26 +114,66 @@ def _with_options(command: Callable[..., None]) -> None:
 _with_options(simulate)
 
 
-def run_and_show(config: Config, out: Path, data_dir: Path | None) -> Result:
-    """Run an experiment with progress, then print its table and say where everything is."""
-    console = Console()
+def run_and_show(config: Config, out: Path, data_dir: Path | None) -> "Result":
+    """Run an experiment with progress, then print its table and say where everything is.
+
+    Every file is written before anything of the result is printed.
+    """
+    from pdlrecover.cli.progress import shown
+    from pdlrecover.cli.tables import results_table
+    from pdlrecover.experiments.experiment.run import run
+    from pdlrecover.experiments.report.figures import draw_panels
+    from pdlrecover.experiments.report.html import write_report
+    from pdlrecover.experiments.report.simulation_document import documents_from_result
+
+    console = console_of_work()
     say = partial(console.print, soft_wrap=True, markup=False, highlight=False)
-    if (out / "result.json").exists() or (out / "history").exists():
-        say(f"Continuing from {out}; finished parts are not repeated.")
+    going_on = (out / "result.json").exists() or (out / "history").exists()
+    first = f"Continuing from {out}; finished parts are not repeated." if going_on else ""
     try:
-        with Bars(console) as bars:
-            result = run(config, out, data_dir=data_dir, progress=bars)
+        with shown(console, first) as progress:
+            result = run(config, out, data_dir=data_dir, progress=progress)
     except KeyboardInterrupt:
         say(f"\ninterrupted; results so far are in {out}; run the same command to continue")
         raise typer.Exit(INTERRUPTED) from None
     documents = documents_from_result(result)
     figure = draw_panels(documents[0].figures, out / "curves.svg")
+    report = write_report(documents, out / "report.html")
     console.print(results_table(result))
     for name, one in result.methods.items():
         for why in one.continued or ():
             say(f"{name} went on: {why}.")
+    if phases := _phases(result.config):
+        say(phases)
     if result.dataset_note:
         say(f"Note: {result.dataset_note}.")
-    report = write_report(documents, out / "report.html")
     say(f"Report: {report}\nCurves: {figure}\nRecord: {out / 'result.json'}")
+    say(f"Models: {out / 'models'}; for one of them in Python:\n{_loading(result, out)}")
     return result
+
+
+def _phases(config: Config) -> str:
+    """Say which exact rounds a short run got by itself; nothing if that is the user's choice."""
+    scheduled = any(entry_of(name).rounds == "scheduled" for name in config.methods)
+    plan = config.schedule
+    usual = plan.preparation == plan.final == Schedule.preparation
+    if not scheduled or usual or None not in (config.preparation, config.final):
+        return ""
+    return (
+        f"In a run of {config.rounds} rounds {OURS} has {plan.preparation} exact rounds first and "
+        f"{plan.final} last; --preparation and --final change that."
+    )
+
+
+def _loading(result: "Result", out: Path) -> str:
+    """Return the lines of Python that load a model, as they can be pasted."""
+    config = result.config
+    name = OURS if OURS in result.methods else next(iter([*config.methods, POISONED]))
+    given = f"{config.dataset!r}" + (
+        f", split={config.split!r}" if config.split != "random" else ""
+    )
+    return f"""    from safetensors.torch import load_file
+    from pdlrecover.learning import load, models
+    data = load({given})
+    module = models.build({config.model!r}, data.shape, data.classes, seed=0)
+    module.load_state_dict(load_file({str(model_file(out, name))!r}))"""

@@ -13,7 +13,7 @@ every model (8 bytes a number).
 
 from dataclasses import dataclass
 
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.recovery.evaluation import NUMBERS
 from pdlrecover.sharing import Quorums
 
@@ -38,7 +38,7 @@ class Traffic:
         for name in ("parameters", "rounds", "buffer"):
             value = getattr(self, name)
             if value < 1:
-                raise PlanError(f"{name} must be at least 1, got {value}")
+                raise PlanError(Setting(name), f" must be at least 1, got {value}")
 
     @property
     def share_bytes(self) -> int:

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdlrecover.errors import DataError
+from pdlrecover.errors import DataError, Setting
 from pdlrecover.learning import files, har
+from pdlrecover.learning.files import NAMES
 
 Split = Literal["random", "subject"]
 _Part = tuple[NDArray[np.float32], NDArray[np.int64]]
 
-NAMES = ("digits", "mnist", "fashion-mnist", "har", "har-inertial")
 TEST_SHARE = 0.2
 _SPLIT_SEED = 20130424
 """Fixed, so that everybody who loads a dataset has the same test part."""
@@ -99,9 +99,11 @@ def load(name: str, data_dir: Path | str | None = None, *, split: Split = "rando
     Digits come with scikit-learn; the others are files in the data folder (see `files`).
     """
     if split not in ("random", "subject"):
-        raise DataError(f"a dataset is split at random or by subject, got split={split!r}")
+        raise DataError(Setting("split"), f" must be random or subject, got {split!r}")
     if split == "subject" and name in ("digits", "mnist", "fashion-mnist"):
-        raise DataError(f"{name} does not say whose samples they are; use split='random'")
+        raise DataError(
+            f"{name} does not say whose samples they are; set ", Setting("split"), " to random"
+        )
     folder = files.data_folder(data_dir)
     match name:
         case "digits":
@@ -118,11 +120,9 @@ def load(name: str, data_dir: Path | str | None = None, *, split: Split = "rando
 
 def _digits() -> Dataset:
     """1,797 images of 8×8 pixels from 0 to 16: E. Alpaydin, C. Kaynak, UCI 1998."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped] # and slow to import
-
-    bundled = load_digits()
-    x = (bundled.images[:, None] / 16).astype(np.float32)
-    y = bundled.target.astype(np.int64)
+    table = files.read_digits()
+    x = (table[:, :-1].reshape(-1, 1, 8, 8) / 16).astype(np.float32)
+    y = table[:, -1].astype(np.int64)
     train, test = _held_out(len(y), None, "random", TEST_SHARE, _SPLIT_SEED)
     return _centred("digits", (x[train], y[train]), (x[test], y[test]), classes=10)
 

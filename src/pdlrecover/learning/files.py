@@ -11,9 +11,11 @@ Rules:
 
 import gzip
 import hashlib
+import io
 import math
 import os
 import zlib
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,8 @@ from numpy.typing import NDArray
 
 from pdlrecover.errors import DataError
 
+NAMES = ("digits", "mnist", "fashion-mnist", "har", "har-inertial")
+"""The datasets that are known."""
 DATA_VARIABLE = "PDLRECOVER_DATA"
 
 IDX_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
@@ -48,6 +52,8 @@ DIGESTS = {
     "har/har561_recomputed.npz": "899cfadf206c8fa53504307ca65241a4ae02062eaf4f1dd17f331a87f308d918",
 }
 """SHA-256 by the path of a file in the data folder."""
+DIGITS_DIGEST = "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"
+"""Of the table, unpacked."""
 
 
 def data_folder(data_dir: Path | str | None = None) -> Path:
@@ -105,6 +111,24 @@ def read_idx(place: Path) -> NDArray[np.uint8]:
             f"and {values.size} values follow; delete it and get it again"
         )
     return values.reshape(lengths)
+
+
+def read_digits() -> NDArray[np.float64]:
+    """Read the digits that come with scikit-learn: 64 pixels and the label in each row.
+
+    The package is not imported for that, which would take longer than to train on them.
+    """
+    package = find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
+        raise DataError("the digits come with scikit-learn, which is not here; pip install it")
+    place = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    try:
+        text = gzip.decompress(place.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{place} cannot be read ({error}); install scikit-learn again") from error
+    if hashlib.sha256(text).hexdigest() != DIGITS_DIGEST:
+        raise DataError(f"{place} is damaged; install scikit-learn again")
+    return np.loadtxt(io.BytesIO(text), delimiter=",")
 
 
 def read_text(place: Path) -> NDArray[np.float32]:

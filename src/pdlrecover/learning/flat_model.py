@@ -27,6 +27,10 @@ Weights = NDArray[np.float64]
 """A flat vector of weights, as all peers hold it."""
 
 
+PLAIN = (nn.Linear, nn.Flatten, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Identity)
+"""Layers of which a test holds that `vmap` over one peer changes no bit."""
+
+
 class FlatModel:
     """A module whose weights are given with each call."""
 
@@ -123,6 +127,17 @@ class FlatModel:
         except RuntimeError:
             return False
         return True
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether one peer's gradient is to the bit the same with and without `vmap`.
+
+        It is for linear layers with these functions between them, and not for convolutions.
+        """
+        kind = type(self._module)
+        within = list(self._module.children()) if kind is nn.Sequential else [self._module]
+        trained = len(self._shapes) == len(list(self._module.parameters()))
+        return trained and all(type(layer) in PLAIN for layer in within)
 
     @property
     def layers(self) -> tuple[Layer, ...]:

@@ -15,7 +15,7 @@ import heapq
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdlrecover.errors import DataError
+from pdlrecover.errors import DataError, Setting
 
 Indices = NDArray[np.int64]
 Partition = list[Indices]
@@ -43,7 +43,7 @@ def fang(labels: ArrayLike, peers: int, degree: float, seed: int) -> Partition:
     """
     y = _labels(labels, peers)
     if not 0 <= degree <= 1:
-        raise DataError(f"the degree of non-iid is a probability, 0 to 1, got {degree}")
+        raise DataError(Setting("degree"), f" of fang is a probability, 0 to 1, got {degree}")
     rng = np.random.default_rng(seed)
     classes = int(y.max()) + 1
     order = rng.permutation(peers)
@@ -67,7 +67,10 @@ def dirichlet(labels: ArrayLike, peers: int, alpha: float, seed: int) -> Partiti
     """
     y = _labels(labels, peers)
     if not (np.isfinite(alpha) and alpha > 0):
-        raise DataError(f"Dirichlet's alpha must be positive and finite, got {alpha}")
+        raise DataError(
+            Setting("alpha", flag="degree"),
+            f" must be positive and finite, got {alpha}",
+        )
     rng = np.random.default_rng(seed)
     owner = np.empty(len(y), dtype=np.int64)
     for label in np.unique(y):
@@ -132,9 +135,17 @@ def by_name(
         case "subject" if subjects is not None:
             return by_subject(subjects, peers, seed)
         case "subject":
-            raise DataError("this dataset does not say whose samples they are; use fang or iid")
+            raise DataError(
+                "this dataset does not say whose samples they are; set ",
+                Setting("partition"),
+                " to fang or iid",
+            )
         case _:
-            raise DataError(f"no partition is called {kind!r}; known are {', '.join(KINDS)}")
+            raise DataError(
+                f"no partition is called {kind!r}; known are {', '.join(KINDS)} (",
+                Setting("partition"),
+                ")",
+            )
 
 
 def _labels(labels: ArrayLike, peers: int) -> Indices:

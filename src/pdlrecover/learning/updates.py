@@ -92,9 +92,12 @@ def gradients(
         out = torch.empty(len(x), model.size)
     scale = torch.ones(len(x)) if weights is None else weights.to(torch.float32)
     parameters = model.parameters(as_tensor(w))
-    one = partial(_update, model, local)
-    many = vmap(one, in_dims=(None, 0, 0)) if model.vectorises else _looped(one)
     step = chunk or usual_call(model)
+    if step == 1 and model.is_plain:
+        many = _looped(partial(_update, model, local, gradient_of=_by_autograd))
+    else:
+        one = partial(_update, model, local)
+        many = vmap(one, in_dims=(None, 0, 0)) if model.vectorises else _looped(one)
     for i in range(0, len(x), step):
         pieces = many(parameters, x[i : i + step], y[i : i + step])
         rows, factors, start = out[i : i + step], scale[i : i + step, None], 0
@@ -216,8 +219,25 @@ class Updates:
         return updates.mul_(torch.from_numpy(self.weights[peers]).to(torch.float32)[:, None])
 
 
+def _by_autograd(loss: Callable[..., Tensor]) -> Callable[..., Parameters]:
+    """Return what `grad` would, without torch's compiler, whose import takes over a second."""
+
+    def gradient(w: Parameters, *sample: Tensor) -> Parameters:
+        parts = {key: part.detach().requires_grad_() for key, part in w.items()}
+        found = torch.autograd.grad(loss(parts, *sample), list(parts.values()))
+        return dict(zip(parts, found, strict=True))
+
+    return gradient
+
+
 def _update(
-    model: FlatModel, local: LocalTraining, w: Parameters, x: Tensor, y: Tensor
+    model: FlatModel,
+    local: LocalTraining,
+    w: Parameters,
+    x: Tensor,
+    y: Tensor,
+    *,
+    gradient_of: Callable[..., Callable[..., Parameters]] = grad,
 ) -> Parameters:
     """Return (w − w_E)/(r·E): the mean of the gradients along E steps of SGD."""
 
@@ -234,7 +254,7 @@ def _update(
     total: Parameters = {}
     parts = zip(x.tensor_split(local.steps), y.tensor_split(local.steps), strict=True)
     for part_x, part_y in parts:
-        gradient = grad(loss)(w, part_x, part_y)
+        gradient = gradient_of(loss)(w, part_x, part_y)
         total = {k: total[k] + g for k, g in gradient.items()} if total else gradient
         if local.steps > 1:
             w = {k: w[k] - local.rate * g for k, g in gradient.items()}

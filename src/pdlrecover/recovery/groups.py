@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.recovery.requests import Method, Original, Stepped, Stepper, Sum, Update, Vector
 from pdlrecover.sharing import Tolerance
 
@@ -54,7 +54,9 @@ def check_sizes(groups: int, *, peers: int, removed: Sequence[int], tolerance: T
         raise PlanError(
             f"of {groups} groups of {peers} peers one keeps {smallest}, and a sum must be over at "
             f"least {least} to hide each from {tolerance.colluders} colluders; take fewer groups, "
-            "tolerate fewer colluders, or run it in the clear (--clear)"
+            "tolerate fewer colluders, or run it in the clear (",
+            Setting("clear", "True"),
+            ")",
         )
 
 

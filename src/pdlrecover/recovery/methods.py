@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.field import Seeded, Source, SystemSource
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
@@ -318,7 +318,9 @@ def check(name: str, *, clear: bool = True) -> None:
     if not clear and not METHODS[base].private:
         raise PlanError(
             f"{base} needs {METHODS[base].needs}, which are never opened on shares; run it in the "
-            "clear (--clear), or leave it out"
+            "clear (",
+            Setting("clear", "True"),
+            "), or leave it out",
         )
 
 
@@ -347,6 +349,10 @@ def check_plan(name: str, settings: Settings, *, rounds: int, removed: int) -> N
     for key, value in numbers.items():
         if (key == "rounds" or METHODS[base].varies[key] is float) and not 0 < value < math.inf:
             raise PlanError(f"{name!r} cannot run: {key} must be above 0 and finite")
+        if key == "rounds" and METHODS[base].rounds == "budgeted" and value > rounds:
+            raise PlanError(
+                f"{name!r} cannot have {value} exact rounds, for the run has {rounds}; lower it"
+            )
         if isinstance(value, int) and value >= MOST:
             raise PlanError(f"{name[:60]!r} cannot run: {key} must be below {MOST}")
     if METHODS[base].removes and not removed:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.layers import Layer
 from pdlrecover.recovery.orthogonal import orthogonalised
 from pdlrecover.recovery.requests import Optimizer, Vector
@@ -29,7 +29,9 @@ class Rate:
 
     def __post_init__(self) -> None:
         if not self.peak > 0 or not np.isfinite(self.peak):
-            raise PlanError(f"a learning rate must be positive and finite, got {self.peak}")
+            raise PlanError(
+                Setting("learning_rate"), f" must be positive and finite, got {self.peak}"
+            )
         if self.hold < 1 and self.rounds < 1:
             raise PlanError("a learning rate that falls to zero needs to know the rounds in all")
 
@@ -177,7 +179,11 @@ def build(
         "muon": Muon(rate=replace(rate, hold=0.0, rounds=max(1, rounds)), layers=layers),
     }
     if name not in known:
-        raise PlanError(f"no optimizer is called {name!r}; there are {', '.join(known)}")
+        raise PlanError(
+            f"no optimizer is called {name!r}; there are {', '.join(known)} (",
+            Setting("optimizer"),
+            ")",
+        )
     return known[name]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import comb
 
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 
 MAX_COMBINATIONS = 10_000
 """How many combinations of a question's sums are examined at most; more are refused."""
@@ -59,7 +59,7 @@ class PrivacyGuard:
             return
         found = newly_exposed(before, peers, self.colluders, self.unprotected, also)
         if found is not None:
-            raise PlanError(_would_reveal(sorted(found), len(peers | found), self.colluders))
+            raise PlanError(*_would_reveal(sorted(found), len(peers | found), self.colluders))
 
     def allows(self, question: Hashable, peers: Peers) -> bool:
         """Say whether a sum over these peers may be opened."""
@@ -85,7 +85,7 @@ def newly_exposed(
     same peers took part, so the normal case costs a look-up.
     """
     if len(before) >= MAX_SUMS:
-        raise PlanError(_too_many(len(before)))
+        raise PlanError(*_too_many(len(before)))
     known = exposed([each - unprotected for each in before], colluders)
     hidden = unprotected | also
     found = exposed([each - hidden for each in (*before, peers)], colluders)
@@ -107,7 +107,7 @@ def exposed(sums: Iterable[Peers], colluders: int) -> frozenset[Peers]:
         groups.setdefault(tuple(peer in each for each in table), []).append(peer)
     rows = _independent([[int(pattern[i]) for pattern in groups] for i in range(len(table))])
     if comb(len(groups), max(0, len(rows) - 1)) > MAX_COMBINATIONS:
-        raise PlanError(_too_many(len(table)))
+        raise PlanError(*_too_many(len(table)))
     members = list(groups.values())
     found = set()
     for row in _combinations(rows):
@@ -159,21 +159,36 @@ def _too_few(count: int, least: int) -> str:
     )
 
 
-def _too_many(count: int) -> str:
-    return (
+FRESH = Setting("fresh_start", "True")
+ACCEPT = Setting("accept_differencing", "True")
+
+
+def _too_many(count: int) -> list[str | Setting]:
+    return [
         f"{count} sums of one round are too many to check what follows from them; recover from a "
-        "fresh start (fresh_start, --fresh-start), or accept it (accept_differencing, "
-        "--accept-differencing)"
-    )
+        "fresh start (",
+        FRESH,
+        "), or accept it (",
+        ACCEPT,
+        ")",
+    ]
 
 
-def _would_reveal(some: Sequence[int], present: int, colluders: int) -> str:
+def _would_reveal(some: Sequence[int], present: int, colluders: int) -> list[str | Setting]:
     whose = f"one of peers {list(some)}, to the others of them" if some[1:] else f"peer {some[0]}"
-    return (
+    who = (
+        f"{colluders} peers may collude. At least {colluders + 2} honest peers leave at once"
+        if colluders
+        else "nobody is counted as colluding, as in every simulation. At least 2 honest peers "
+        "leave at once (between real peers two more than may collude)"
+    )
+    return [
         f"this would reveal the updates of {whose}: they follow from the sum without the removed "
         f"peers and those that were opened before, in rounds where {present} peers or more took "
-        f"part, and {colluders} peers may collude. At least {colluders + 2} honest peers leave at "
-        "once, and removals are judged together: wait for others, recover from a fresh start "
-        "(fresh_start, --fresh-start), accept it (accept_differencing, --accept-differencing), or "
-        "say that they were malicious"
-    )
+        f"part, and {who}, and removals are judged together: wait for others, recover from a fresh "
+        "start (",
+        FRESH,
+        "), accept it (",
+        ACCEPT,
+        "), or say that they were malicious",
+    ]

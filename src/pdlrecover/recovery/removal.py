@@ -10,7 +10,7 @@ leavers are enough.)
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.sharing import Tolerance
 
 Reason = Literal["left", "malicious"]
@@ -30,8 +30,8 @@ def check_removal(
     if len(removed) > tolerance.dropouts:
         raise PlanError(
             f"{len(removed)} peers are to be removed and the federation was set up to survive "
-            f"{tolerance.dropouts} dropouts; remove fewer, or set it up with "
-            f"dropouts={len(removed)}"
+            f"{tolerance.dropouts} dropouts; remove fewer, or set it up with ",
+            Setting("dropouts", str(len(removed))),
         )
     return sorted(set(range(peers)) - removed)
 

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Self
 
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.recovery.requests import Vector
 from pdlrecover.recovery.same_bits import norm
 
@@ -39,9 +39,11 @@ class Schedule:
     def __post_init__(self) -> None:
         for name, least in (("preparation", 2), ("period", 1), ("final", 0), ("buffer", 1)):
             if getattr(self, name) < least:
-                raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
+                raise PlanError(
+                    Setting(name), f" must be at least {least}, got {getattr(self, name)}"
+                )
         if self.buffer > MAX_BUFFER:
-            raise PlanError(f"buffer must be at most {MAX_BUFFER}, got {self.buffer}")
+            raise PlanError(Setting("buffer"), f" must be at most {MAX_BUFFER}, got {self.buffer}")
 
     @classmethod
     def usual(cls, rounds: int) -> Self:
@@ -53,10 +55,13 @@ class Schedule:
         """Check that a run of `rounds` rounds has room for this schedule."""
         if self.preparation + self.final > rounds:
             least = max(2, rounds // 4)
-            lower = f"lower them to {least} each, or retrain" if rounds >= 2 * least else "retrain"
+            fits = rounds >= 2 * least
+            names = ["lower ", Setting("preparation"), " and ", Setting("final")]
+            lower = [*names, f" to {least} each, or retrain"] if fits else ["retrain"]
             raise PlanError(
                 f"{self.preparation} preparation and {self.final} final rounds do not fit a run of "
-                f"{rounds}; {lower}"
+                f"{rounds}; ",
+                *lower,
             )
 
     def is_exact(self, t: int, rounds: int) -> bool:

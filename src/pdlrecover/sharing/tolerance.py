@@ -15,7 +15,7 @@ Rules: with c colluders, D dropouts, e liars among n peers, and ℓ numbers pack
 
 from dataclasses import dataclass
 
-from pdlrecover.errors import ToleranceError
+from pdlrecover.errors import Setting, ToleranceError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +32,23 @@ class Tolerance:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ToleranceError(f"{name} must be a whole number of at least 0, got {value!r}")
+                raise ToleranceError(
+                    Setting(name), f" must be a whole number of at least 0, got {value!r}"
+                )
 
     def quorums(
         self, peers: int, *, packing: int | None = None, products: bool = False
     ) -> "Quorums":
         """Derive packing and quorums for `peers` peers, or raise and say what to change."""
         if isinstance(peers, bool) or not isinstance(peers, int) or peers < 1:
-            raise ToleranceError(f"peers must be a whole number of at least 1, got {peers!r}")
+            raise ToleranceError(
+                Setting("peers"), f" must be a whole number of at least 1, got {peers!r}"
+            )
         factor = 2 if products else 1
         spare = peers - self.dropouts - factor * self.colluders - 2 * self.liars
         largest = (spare + 1) // 2
         if largest < 1:
-            raise ToleranceError(self._refusal(peers, factor, spare))
+            raise ToleranceError(*self._refusal(peers, factor, spare))
         if packing is not None and not (isinstance(packing, int) and 1 <= packing <= largest):
             raise ToleranceError(
                 f"packing must be between 1 and {largest} for {peers} peers with {self}, "
@@ -55,19 +59,17 @@ class Tolerance:
     def __str__(self) -> str:
         return f"{self.colluders} colluders, {self.dropouts} dropouts and {self.liars} liars"
 
-    def _refusal(self, peers: int, factor: int, spare: int) -> str:
+    def _refusal(self, peers: int, factor: int, spare: int) -> list[str | Setting]:
         """Say which numbers would do, changing one at a time: `spare` must rise to 1."""
         missing = 1 - spare
-        ways = [f"have at least {peers + missing} peers"]
+        ways: list[str | Setting] = [f"have at least {peers + missing} peers"]
         for name, worth in (("colluders", factor), ("dropouts", 1), ("liars", 2)):
             value = getattr(self, name) - -(-missing // worth)
             if value >= 0:
-                ways.append(f"lower {name} to {value}")
+                ways += [", or lower ", Setting(name), f" to {value}"]
         formula = f"dropouts + {'2·' if factor == 2 else ''}colluders + 2·liars + 1"
-        return (
-            f"{peers} peers cannot survive {self}: that takes {formula} = {peers + missing} peers; "
-            + ", or ".join(ways)
-        )
+        why = f"that takes {formula} = {peers + missing} peers"
+        return [f"{peers} peers cannot survive {self}: {why}; ", *ways]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,11 +123,11 @@ def test_the_source_is_everything_that_a_run_loads():
     found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     root = Path(pdlrecover.__file__).parent
     loaded = {Path(line).relative_to(root).as_posix() for line in found.splitlines()}
-    harmless = {"errors.py", "files.py", "descriptors.py", "decode.py", "suspects.py"}
+    harmless = {"errors.py", "later.py", "files.py", "descriptors.py", "decode.py", "suspects.py"}
     harmless |= {"__init__.py", "experiments/__init__.py"}
     assert harmless < loaded
     assert loaded - harmless <= set(cache.sources())
-    own = ("config", "curve", "forgetting", "result", "run", "world")
+    own = ("config", "curve", "forgetting", "record", "result", "run", "world")
     assert {f"experiments/experiment/{name}.py" for name in own} <= loaded
 
 
@@ -171,7 +171,7 @@ def test_a_run_that_fails_loses_nothing(tmp_path, monkeypatch):
     kept = tmp_path / "cell" / "result.json"
     kept.parent.mkdir()
     kept.write_text("{}")
-    monkeypatch.setattr(cache, "run", failing)
+    monkeypatch.setattr("pdlrecover.experiments.experiment.run.run", failing)
     with pytest.raises(PlanError, match="not positive"):
         cache._run_one(Cell(config=TINY), kept.parent, None)
     assert kept.exists()
@@ -186,7 +186,7 @@ def test_a_mistake_in_a_method_deletes_nothing(tmp_path, monkeypatch, mistake):
     place = tmp_path / "cell"
     quick = replace(TINY, rounds=2, methods=("historical",))
     found = cache._run_one(Cell(config=quick), place, None)
-    kept = place / "models" / "historical.npy"
+    kept = place / "models" / "historical.safetensors"
     before = kept.stat().st_mtime_ns
     more = Cell(config=replace(quick, methods=("historical", "mistaken")))
     with pytest.raises(type(mistake)):
@@ -196,7 +196,9 @@ def test_a_mistake_in_a_method_deletes_nothing(tmp_path, monkeypatch, mistake):
     assert left.methods["historical"] == found.methods["historical"]
 
 
-@pytest.mark.parametrize("damaged", ["models/historical.npy", "history/layout.json", "result.json"])
+@pytest.mark.parametrize(
+    "damaged", ["models/historical.safetensors", "history/layout.json", "result.json"]
+)
 def test_what_is_damaged_is_computed_again(tmp_path, damaged):
     def interrupted(*args):
         raise KeyboardInterrupt
@@ -223,7 +225,7 @@ def test_a_full_disk_deletes_nothing(tmp_path, monkeypatch):
         raise HistoryError("round 3 could not be written") from OSError(28, "no space left")
 
     (tmp_path / "cell").mkdir()
-    monkeypatch.setattr(cache, "run", failing)
+    monkeypatch.setattr("pdlrecover.experiments.experiment.run.run", failing)
     with pytest.raises(HistoryError, match="round 3"):
         cache._run_one(Cell(config=TINY), tmp_path / "cell", None)
     assert (tmp_path / "cell").exists()

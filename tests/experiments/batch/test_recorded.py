@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import simulated
 
@@ -9,7 +8,8 @@ from pdlrecover.experiments.batch.cache import cached, key_of, run_cells
 from pdlrecover.experiments.batch.recorded import Recorded, lacking
 from pdlrecover.experiments.batch.run_numbers import add_runs, identity_of
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.run import needs_original, run
+from pdlrecover.experiments.experiment.record import model_file, needs_original
+from pdlrecover.experiments.experiment.run import run
 
 MUON = Config(
     peers=8,
@@ -79,10 +79,10 @@ def test_methods_that_see_nothing_are_added_without_training_the_original(tmp_pa
     assert sorted(path.stem for path in (place / "models").iterdir()) == sorted(QUICK)
     for name in QUICK:
         ours, theirs = (
-            np.load(folder / "models" / f"{name}.npy")
+            model_file(folder, name).read_bytes()
             for folder in (place, tmp_path / "whole" / key_of(asked))
         )
-        assert np.array_equal(ours, theirs), "the same bits as with the original run"
+        assert ours == theirs, "the same bits as with the original run"
         assert found.methods[name].accuracy == whole.methods[name].accuracy
         assert found.methods[name].exact_rounds == whole.methods[name].exact_rounds
         assert found.methods[name].attack_success_above_retrain == pytest.approx(

@@ -78,8 +78,8 @@ def test_what_makes_no_sense_in_a_file_is_said_with_its_name(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"malicious": 20}, "malicious = 20 of 20 peers leaves nobody"),
-        ({"malicious": 25}, "malicious = 25 of 20 peers leaves nobody"),
+        ({"malicious": 20}, "malicious=20 of 20 peers leaves nobody"),
+        ({"malicious": 25}, "malicious=25 of 20 peers leaves nobody"),
         ({"malicious": -1}, "malicious must be at least 0"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"bound": -10.0}, "bound must be positive"),
@@ -90,7 +90,7 @@ def test_what_makes_no_sense_in_a_file_is_said_with_its_name(tmp_path):
         ({"absent": 1, "clear": True}, "need shares"),
         ({"accused": 2}, "2 peers are accused with the malicious ones, and there are none"),
         ({"malicious": 5, "accused": 15}, "leaves nobody"),
-        ({"malicious": 2, "leavers": 2}, "give one of the two"),
+        ({"malicious": 2, "leavers": 2}, "give one of malicious and leavers"),
         ({"undetected": -1}, "undetected must be at least 0"),
         (
             {"malicious": 12, "undetected": 8},

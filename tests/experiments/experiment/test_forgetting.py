@@ -120,7 +120,7 @@ def test_fine_tuning_remembers_the_leavers_and_retraining_does_not(tmp_path):
     assert tuned.remembered - 2 * tuned.remembered_error > 0
     for name in ("retrain", "accelerated-retrain"):
         assert abs(methods[name].remembered) < 2 * methods[name].remembered_error
-    assert len(list((tmp_path / "models").glob("reference-*.npy"))) == config.references
+    assert len(list((tmp_path / "models").glob("reference-*.safetensors"))) == config.references
 
 
 def test_nothing_is_measured_without_references_leavers_or_retraining(tmp_path):

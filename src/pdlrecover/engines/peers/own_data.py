@@ -16,7 +16,7 @@ from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.settings import Data
 from pdlrecover.errors import DataError
 from pdlrecover.learning import Dataset, load
-from pdlrecover.learning.datasets import NAMES
+from pdlrecover.learning.files import NAMES
 from pdlrecover.learning.partition import iid
 
 

@@ -113,6 +113,7 @@ class Peer:
         self._namings: dict[bytes, VoidRound] = {}
         """The runs that find who made a round void."""
         self._strange: set[tuple[int, bytes]] = set()
+        self._refusals: set[str] = set()
         self._gossip_at = self._status_at = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
@@ -388,8 +389,9 @@ class Peer:
         """Name what the network has refused."""
         if peer is not None:
             self._blame(peer, what, ())
-        elif self.network.counts["refused"] <= KEPT_BLAMES:
-            LOG.warning(what)
+        elif what not in self._refusals and len(self._refusals) < KEPT_BLAMES:
+            self._refusals.add(what)  # who calls again and again is named once
+            LOG.warning("%s", what)
 
     def _write_status(self) -> None:
         try:

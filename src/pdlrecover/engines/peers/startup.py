@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from pdlrecover.adversary import ATTACKS, Attack, build, strength_of
+from pdlrecover.engines.peers.drills import attack_of
 from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.federation.membership import Membership
 from pdlrecover.engines.peers.federation.signatures import check_signatures
@@ -23,14 +23,14 @@ from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.runs.archive import Archive
 from pdlrecover.engines.peers.runs.founding import NUMBERS
 from pdlrecover.engines.peers.runs.run_factory import RunFactory, training_run
-from pdlrecover.engines.peers.settings import AGREED, Drill, PeerSettings, load_settings
+from pdlrecover.engines.peers.settings import AGREED, PeerSettings, load_settings
 from pdlrecover.engines.peers.transport.link import Limits, Tls
-from pdlrecover.errors import AttackError, HistoryError, MembershipError
+from pdlrecover.errors import HistoryError, MembershipError
 from pdlrecover.files import about, read_text
 from pdlrecover.history import VaultLayout, Verification, verify
 from pdlrecover.history.sealed.database import DATA
 from pdlrecover.history.sealed.records import Kind
-from pdlrecover.learning import Dataset, FlatModel, models
+from pdlrecover.learning import FlatModel, models
 
 LOG = logging.getLogger("pdlrecover.peer")
 
@@ -52,7 +52,7 @@ class PeerFiles:
         module = models.build(model.name, model.shape, model.classes, seed)
         self.model = FlatModel(module, model.shape)
         self.data = load_own(self.settings.data, self.membership, self.me, folder)
-        self.attack = _attack(self.settings.drill, self.data)
+        self.attack = attack_of(self.settings.drill, self.data)
 
     @property
     def has_history(self) -> bool:
@@ -159,23 +159,3 @@ def look_through(history: Path, key: StorageKey) -> None:
                 "or move it away: what is public then comes from the other peers, and this peer "
                 "counts as absent in its past rounds"
             )
-
-
-def check_drill(attack: str | None) -> None:
-    """Refuse what a peer cannot play alone."""
-    alone = [name for name, entry in ATTACKS.items() if entry.alone]
-    if attack is not None and attack not in alone:
-        raise AttackError(
-            f"a drill's attack is one of {', '.join(alone)}, which need nobody else's updates; "
-            f"got {attack!r}"
-        )
-
-
-def _attack(drill: Drill, data: Dataset) -> Attack | None:
-    check_drill(drill.attack)
-    if drill.attack is None:
-        return None
-    LOG.warning("drill: this peer attacks the others on purpose (%s)", drill.attack)
-    name = strength_of(drill.attack)
-    strength = {} if drill.strength is None or name is None else {name: drill.strength}
-    return build(drill.attack, data, **strength)

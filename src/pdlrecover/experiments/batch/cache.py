@@ -39,8 +39,8 @@ from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
 from pdlrecover.experiments.batch.recorded import Cell, Recorded
 from pdlrecover.experiments.experiment.config import Config
+from pdlrecover.experiments.experiment.record import begin, is_done, model_file, stored
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.experiments.experiment.run import begin, is_done, run, stored
 from pdlrecover.files import alone, write_whole
 from pdlrecover.recovery.methods import entry_of
 
@@ -245,6 +245,8 @@ def _effort(config: Config) -> int:
 
 def _run_one(cell: Cell, place: Path, data_dir: Path | None) -> Result:
     """Run one cell; what is there and cannot be continued is deleted."""
+    from pdlrecover.experiments.experiment.run import run  # with torch
+
     config = cell.config
     with alone(place):
         if (found := _cached(cell, place)) is not None:
@@ -284,7 +286,7 @@ def _borrow(config: Config, place: Path) -> None:
     found = _cached(lent, place.parent / key)
     if found is None:
         return
-    models = [place.parent / key / "models" / f"{name}.npy" for name in names]
+    models = [model_file(place.parent / key, name) for name in names]
     if not all(model.exists() for model in models):
         return
     (place / "models").mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from typing import Self
 from pdlrecover.experiments.batch.run_numbers import NAME, RunNumbers, identity_of, read_runs
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import with_success_above
+from pdlrecover.experiments.experiment.record import needs_original
 from pdlrecover.experiments.experiment.result import (
     POISONED,
     Curve,
@@ -26,7 +27,6 @@ from pdlrecover.experiments.experiment.result import (
     MethodResult,
     Result,
 )
-from pdlrecover.experiments.experiment.run import needs_original
 from pdlrecover.recovery.methods import REFERENCE
 
 NAMED = 4

@@ -11,12 +11,13 @@ from typing import Any, Self
 from pdlrecover.adversary import WAITING, strength_of
 from pdlrecover.decode import decode, parse_toml
 from pdlrecover.engines.sum_store import Faults
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.files import about, read_text
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
 from pdlrecover.recovery.groups import check_sizes
 from pdlrecover.recovery.methods import (
     BASELINES,
+    METHODS,
     Settings,
     check,
     check_plan,
@@ -141,25 +142,36 @@ class Config:
         at_least = (("peers", 2), ("rounds", 1), ("evaluate_every", 1))
         for name, least in (*at_least, *((name, 0) for name in (*people, "seed", "references"))):
             if getattr(self, name) < least:
-                raise PlanError(f"{name} must be at least {least}, got {getattr(self, name)}")
+                raise PlanError(
+                    Setting(name), f" must be at least {least}, got {getattr(self, name)}"
+                )
         if self.malicious and self.leavers:
-            raise PlanError("either peers are malicious or they leave: give one of the two")
+            raise PlanError(
+                "either peers are malicious or they leave: give one of ",
+                Setting("malicious"),
+                " and ",
+                Setting("leavers"),
+            )
         if self.accused and not self.malicious:
             raise PlanError(
-                f"{self.accused} peers are accused with the malicious ones, and there are none"
+                f"{self.accused} peers are accused with the malicious ones, and there are none; "
+                "give ",
+                Setting("malicious"),
+                ", too",
             )
         if max(self.malicious, self.leavers, len(self.removed)) >= self.peers:
             what = "malicious" if self.malicious else "leavers"
             raise PlanError(
-                f"{what} = {getattr(self, what)} of {self.peers} peers leaves nobody to recover; "
-                f"lower it to {self.peers - 1} or less"
+                Setting(what, str(getattr(self, what))),
+                f" of {self.peers} peers leaves nobody to recover; lower it to {self.peers - 1} "
+                "or less",
             )
         positive = ("bound", "learning_rate", "accelerated_rounds", "batch_size", "budget_gb")
         for name in (*positive, "local_steps", "local_rate"):
             if not 0 < getattr(self, name) < math.inf:
-                raise PlanError(f"{name} must be positive, got {getattr(self, name)}")
+                raise PlanError(Setting(name), f" must be positive, got {getattr(self, name)}")
         if not 0 <= self.held_out <= 0.5:
-            raise PlanError(f"held_out must be from 0 to 0.5, got {self.held_out}")
+            raise PlanError(Setting("held_out"), f" must be from 0 to 0.5, got {self.held_out}")
         if self.undetected >= self.kept:
             raise PlanError(
                 f"{len(self.removed)} removed and {self.undetected} undetected of {self.peers} "
@@ -167,8 +179,12 @@ class Config:
             )
         if self.attack.startswith(WAITING) and self.malicious:
             raise PlanError(
-                "attackers who wait for the recovery are not found in training: give them as "
-                "undetected, and leavers to be removed, instead of malicious"
+                "attackers who wait for the recovery are not found in training: give them as ",
+                Setting("undetected"),
+                ", and ",
+                Setting("leavers"),
+                " to be removed, instead of ",
+                Setting("malicious"),
             )
         for method in self.methods:
             check(method, clear=self.clear)
@@ -179,11 +195,18 @@ class Config:
                     groups, peers=self.peers, removed=self.removed, tolerance=self.tolerance
                 )
         if self.clear and (self.absent or self.lying):
-            raise PlanError("absent and lying peers need shares; leave --clear out")
+            raise PlanError(
+                "absent and lying peers need shares; leave ", Setting("clear", "True"), " out"
+            )
         if self.kept < self.absent + self.lying or self.lying > self.tolerance.liars:
             raise PlanError(
                 f"{self.absent} absent and {self.lying} lying peers are more than the kept ones "
-                f"can be, or than the {self.tolerance.liars} liars that are tolerated"
+                f"can be, or than the {self.tolerance.liars} liars that are tolerated; lower ",
+                Setting("absent"),
+                " or ",
+                Setting("lying"),
+                ", or raise ",
+                Setting("liars"),
             )
         build(self.optimizer, self.learning_rate, rounds=self.rounds)
         _ = self.attack_strength, self.options, self.tolerance.quorums(self.peers)
@@ -193,9 +216,12 @@ class Config:
         """Return the config of these values; an unknown key or a wrong type is refused."""
         if isinstance(names := values.get("methods"), str):
             found = [name.strip() for name in names.split(",") if name.strip()]
-            if not found:
-                raise PlanError(f"methods must name at least one method, got {names!r}")
             values = {**values, "methods": found}
+        if not values.get("methods", BASELINES):
+            raise PlanError(
+                Setting("methods"),
+                f" must name at least one method, got {names!r}; known are {', '.join(METHODS)}",
+            )
         return decode(cls, values, PlanError)
 
     @classmethod
@@ -241,7 +267,9 @@ class Config:
         if self.attack_scale is None or not self.attackers:
             return {}
         if name is None:
-            raise PlanError(f"the attack {self.attack} has no strength to set with attack_scale")
+            raise PlanError(
+                f"the attack {self.attack} has no strength to set with ", Setting("attack_scale")
+            )
         return {name: self.attack_scale}
 
     @property

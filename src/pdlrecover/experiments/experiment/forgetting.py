@@ -22,15 +22,19 @@ Next to it stands the backdoor's success above that of retraining, which need no
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdlrecover.engines.simulated_peers import SimulatedPeers
+from pdlrecover import learning
 from pdlrecover.experiments.experiment.result import POISONED, Losses, MethodResult
-from pdlrecover.learning import Dataset, confidences, mean_loss
 from pdlrecover.recovery.methods import METHODS, REFERENCE
 from pdlrecover.recovery.requests import Vector
+
+if TYPE_CHECKING:
+    from pdlrecover.engines.simulated_peers import SimulatedPeers
+    from pdlrecover.learning import Dataset
 
 SURE = 2.0
 """How many standard errors above zero the original's excess must be."""
@@ -64,13 +68,14 @@ class Sureness:
 
 
 def losses(
-    simulated_peers: SimulatedPeers, dataset: Dataset, removed: tuple[int, ...], weights: Vector
+    simulated_peers: "SimulatedPeers", dataset: "Dataset", removed: tuple[int, ...], weights: Vector
 ) -> Losses:
     """Return a model's mean loss on held-out data, weighted, and on the removed peers' data."""
     model = simulated_peers.updates.model
     samples = simulated_peers.batches.samples_of(removed)
     if not len(samples):
-        return Losses(held_out_loss=None, removed_loss=None)
+        loss = learning.mean_loss(model, weights, dataset.test_x, dataset.test_y)
+        return Losses(held_out_loss=_finite(loss), removed_loss=None)
     x, y = simulated_peers.x[samples], simulated_peers.y[samples]
     held_out, counted = 0.0, 0
     test_x, test_y = dataset.test_x, dataset.test_y
@@ -78,11 +83,11 @@ def losses(
         same = test_y == label
         if same.any():
             count = int((y == label).sum())
-            held_out += count * mean_loss(model, weights, test_x[same], test_y[same])
+            held_out += count * learning.mean_loss(model, weights, test_x[same], test_y[same])
             counted += count
     return Losses(
         held_out_loss=_finite(held_out / counted) if counted else None,
-        removed_loss=_finite(mean_loss(model, weights, x, y)),
+        removed_loss=_finite(learning.mean_loss(model, weights, x, y)),
     )
 
 
@@ -92,20 +97,20 @@ def _finite(value: float) -> float | None:
 
 
 def sureness(
-    simulated_peers: SimulatedPeers, dataset: Dataset, removed: tuple[int, ...], weights: Vector
+    simulated_peers: "SimulatedPeers", dataset: "Dataset", removed: tuple[int, ...], weights: Vector
 ) -> Sureness:
     """Return how sure a model is of the removed peers' samples, and of the held-out ones."""
     model = simulated_peers.updates.model
     samples = simulated_peers.batches.samples_of(removed)
     own = simulated_peers.x[samples], simulated_peers.y[samples]
     return Sureness(
-        removed=confidences(model, weights, *own),
-        held_out=confidences(model, weights, dataset.test_x, dataset.test_y),
+        removed=learning.confidences(model, weights, *own),
+        held_out=learning.confidences(model, weights, dataset.test_x, dataset.test_y),
     )
 
 
 def held_out_weights(
-    simulated_peers: SimulatedPeers, dataset: Dataset, removed: tuple[int, ...]
+    simulated_peers: "SimulatedPeers", dataset: "Dataset", removed: tuple[int, ...]
 ) -> NDArray[np.float64]:
     """Return weights of the held-out samples, of sum 1, by which they mix classes as P's do."""
     mine = simulated_peers.y[simulated_peers.batches.samples_of(removed)].numpy()

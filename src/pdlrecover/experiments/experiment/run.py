@@ -2,10 +2,9 @@
 
 Rules:
 
+- One process at a time is at work in a folder: a second one is refused.
 - A method's result is written as soon as it is there, so an interrupted experiment continues where
   it was when the same command is given again; the training history stays beside it until the end.
-- A record carries a digest of itself. What is stored and cannot be read, or is not what was
-  written, raises a `HistoryError`; nothing else that goes wrong does.
 - The -k methods get as many exact rounds as PDLRecover has used. So it is run with them, asked for
   or not, unless they are given `rounds=`: their results do not depend on what was run before.
 - A method that diverges gets the accuracy of the last model it reached, and the entry says so.
@@ -16,17 +15,14 @@ Rules:
 """
 
 import math
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from pdlrecover.engines.trained_model import TrainedModel
-from pdlrecover.errors import HistoryError, PlanError, RangeError, RecordError
+from pdlrecover.errors import HistoryError, PlanError, RangeError, Setting
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.curve import CurveObserver, Progress
 from pdlrecover.experiments.experiment.forgetting import (
@@ -38,20 +34,24 @@ from pdlrecover.experiments.experiment.forgetting import (
     sureness,
     with_forgetting,
 )
-from pdlrecover.experiments.experiment.result import (
-    FORMAT,
-    POISONED,
-    MethodResult,
-    Result,
-    as_record,
-    digest_of,
-    read_result,
+from pdlrecover.experiments.experiment.record import (
+    commit,
+    fresh,
+    is_done,
+    model_file,
+    needs_original,
+    stored,
+    write,
 )
+from pdlrecover.experiments.experiment.result import POISONED, MethodResult, Result
 from pdlrecover.experiments.experiment.world import World, build, measure
-from pdlrecover.files import read_json, write_json
+from pdlrecover.files import held, read_bytes, write_whole
+from pdlrecover.learning.model_files import from_safetensors, to_safetensors
 from pdlrecover.recovery.methods import OURS, REFERENCE, entry_of, parse, starts_afresh
 from pdlrecover.recovery.requests import Vector
 from pdlrecover.recovery.same_bits import norm
+
+AT_WORK = "wait until it is done, or give another --out"
 
 
 def run(
@@ -64,7 +64,14 @@ def run(
 ) -> Result:
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
     out.mkdir(parents=True, exist_ok=True)
-    result = stored(config, out) or _fresh(config)
+    with held(out, HistoryError, AT_WORK):
+        return _run(config, out, original, data_dir, progress)
+
+
+def _run(
+    config: Config, out: Path, original: bool, data_dir: Path | None, progress: Progress | None
+) -> Result:
+    result = stored(config, out) or fresh(config)
     if is_done(result, config, original=original):
         return result
     world = build(config, data_dir=data_dir, history=out / "history", resume=True)
@@ -79,50 +86,31 @@ def run(
         old = [name for name in config.methods if not starts_afresh(name, config.settings)]
         if config.fresh_start:
             raise PlanError(
-                f"{', '.join(old)} cannot start afresh: leave it out; {error}"
+                f"{', '.join(old)} cannot start afresh: leave it out; ", error
             ) from None
         raise
-    result = _write(out, replace(result, config=config, complete=False))
     missing = [name for name in _ordered(config.methods) if name not in result.methods]
-    if original or needs_original(config, missing):
-        result = _write(out, _train(world, out, result, progress))
+    if trains := original or needs_original(config, missing):
+        _check_budget(world)
+    result = write(out, replace(result, config=config, complete=False))
+    if trains:
+        result = write(out, _train(world, out, result, progress))
     else:
         world.federation.plan(config.rounds, config.learning_rate, optimizer=config.optimizer)
         result = replace(result, dataset_note=world.dataset.note)
     for name in missing:
         found = _recover(world, name, out, result, progress)
-        result = _write(out, replace(result, methods={**result.methods, name: found}))
+        result = write(out, replace(result, methods={**result.methods, name: found}))
     methods = dict(result.methods)
     surer = _forgetting(world, out, methods, progress)
     if REFERENCE in methods:
-        retrained = _kept(out, REFERENCE)
+        retrained = _kept(world, out, REFERENCE)
         for name, one in methods.items():
-            distance = norm(_kept(out, name) - retrained)
+            distance = norm(_kept(world, out, name) - retrained)
             finite = distance if math.isfinite(distance) else None
             methods[name] = replace(one, distance_to_retrain=finite)
     world.federation.history.discard()
-    return _write(out, replace(result, methods=with_forgetting(methods, surer), complete=True))
-
-
-def begin(config: Config, out: Path, methods: dict[str, MethodResult]) -> None:
-    """Write a record that `run` continues: these methods are there already."""
-    out.mkdir(parents=True, exist_ok=True)
-    _write(out, replace(_fresh(config), methods=methods))
-
-
-def is_done(result: Result, config: Config, *, original: bool = True) -> bool:
-    """Say whether a result has all that is asked for."""
-    asked = (*config.methods, *((POISONED,) if original else ()))
-    return result.complete and all(name in result.methods for name in asked)
-
-
-def needs_original(config: Config, methods: Sequence[str]) -> bool:
-    """Say whether any of these methods uses more of the original run than its first weights.
-
-    Where samples are held out, they do: the original's quality decides on further cycles.
-    """
-    seen = [entry_of(name).sees != "nothing" for name in methods]
-    return any(seen) or (bool(config.held_out) and bool(seen))
+    return write(out, replace(result, methods=with_forgetting(methods, surer), complete=True))
 
 
 def _ordered(methods: Sequence[str]) -> list[str]:
@@ -133,25 +121,41 @@ def _ordered(methods: Sequence[str]) -> list[str]:
     return [*before, *needed, *after]
 
 
-def _place(out: Path, name: str) -> Path:
-    return out / "models" / f"{name}.npy"
+def _check_budget(world: World) -> None:
+    """Raise before the training if its history would not fit what is allowed."""
+    config, layout = world.config, world.federation.history.layout
+    needed = config.rounds * layout.bytes_per_round() / 1e9
+    if needed > config.budget_gb:
+        world.federation.history.discard()
+        raise PlanError(
+            f"the history of {config.rounds} rounds takes {needed:.3g} GB, and "
+            f"{config.budget_gb:.3g} GB are allowed; give ",
+            Setting("budget_gb", f"{1.01 * needed:.3g}"),
+            ", or fewer ",
+            Setting("rounds"),
+            ", or a smaller ",
+            Setting("model"),
+        )
 
 
-def _keep(out: Path, name: str, weights: Vector) -> None:
+def _keep(world: World, out: Path, name: str, weights: Vector) -> None:
     """Write a method's model beside the record."""
     (out / "models").mkdir(exist_ok=True)
-    np.save(_place(out, name), weights, allow_pickle=False)
+    content = to_safetensors(world.federation.simulated_peers.updates.model, weights)
+    write_whole(model_file(out, name), content)
 
 
-def _kept(out: Path, name: str) -> Vector:
-    path = _place(out, name)
-    if not path.exists():
-        raise HistoryError(f"{path} is missing; delete {out} to run again")
+def _kept(world: World, out: Path, name: str) -> Vector:
+    """Return a model that was kept, by this version or an earlier one."""
+    path, earlier = model_file(out, name), model_file(out, name).with_suffix(".npy")
     try:
-        weights: Vector = np.load(path, allow_pickle=False)
+        if earlier.exists() and not path.exists():
+            weights: Vector = np.load(earlier, allow_pickle=False)
+            return weights
+        model = world.federation.simulated_peers.updates.model
+        return from_safetensors(model, read_bytes(path, HistoryError))
     except (ValueError, EOFError) as error:
-        raise HistoryError(f"{path} is damaged: {error}; delete {out} to run again") from error
-    return weights
+        raise HistoryError(f"{path} cannot be used: {error}; delete {out} to run again") from error
 
 
 def _train(world: World, out: Path, result: Result, progress: Progress | None) -> Result:
@@ -165,7 +169,7 @@ def _train(world: World, out: Path, result: Result, progress: Progress | None) -
     state = world.federation.run_training(config.rounds, optimizer, observer=observer)
     trained = replace(_measured(world, state, observer), rounds_from_history=found)
     clipped = world.federation.simulated_peers.clipped
-    _keep(out, POISONED, state.weights)
+    _keep(world, out, POISONED, state.weights)
     return replace(
         result,
         methods={**result.methods, POISONED: result.methods.get(POISONED, trained)},
@@ -196,7 +200,7 @@ def _recover(
         )
     except RangeError as error:
         state, diverged = world.federation.unfinished(observer.model), str(error)
-    _keep(out, name, state.weights)
+    _keep(world, out, name, state.weights)
     return replace(_measured(world, state, observer), diverged=diverged)
 
 
@@ -211,7 +215,7 @@ def _measured(world: World, state: TrainedModel, observer: CurveObserver) -> Met
         curve=observer.curve,
         evaluations=[*state.evaluations] or None,
         continued=[*state.continued] or None,
-        commit=_commit(),
+        commit=commit(),
     )
 
 
@@ -226,65 +230,10 @@ def _forgetting(
     parts = world.federation.simulated_peers, world.dataset, world.removed
     names = [f"reference-{number}" for number in range(1, config.references + 1)]
     for number, name in enumerate(names, start=1):
-        if not _place(out, name).exists():
+        kept = model_file(out, name)
+        if not (kept.exists() or kept.with_suffix(".npy").exists()):
             observer = CurveObserver(world, name, progress, measured=False)
-            _keep(out, name, world.federation.reference(world.removed, number, observer))
-    known = Sureness.mean([sureness(*parts, _kept(out, name)) for name in names])
+            _keep(world, out, name, world.federation.reference(world.removed, number, observer))
+    known = Sureness.mean([sureness(*parts, _kept(world, out, name)) for name in names])
     weights = held_out_weights(*parts)
-    return {n: excess(sureness(*parts, _kept(out, n)), known, weights) for n in methods}
-
-
-def _fresh(config: Config) -> Result:
-    names = ("pdlrecover", "torch", "numpy", "cryptography")
-    versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
-    return Result(config=config, seed=config.seed, versions=versions, commit=_commit(), methods={})
-
-
-def stored(config: Config, out: Path) -> Result | None:
-    """Return the result of an earlier run of the same config, or None if there is none."""
-    path = out / "result.json"
-    if not path.exists():
-        return None
-    record = read_json(path, HistoryError, damaged="delete it to run again")
-    if not isinstance(record, dict):
-        raise HistoryError(f"{path} is no result; delete it to run again")
-    if record.get("format") != FORMAT:
-        raise HistoryError(
-            f"{path} has format {record.get('format')}, and this version writes {FORMAT}; give "
-            "another --out, or delete it"
-        )
-    if record.get("digest") != digest_of(record):
-        raise HistoryError(
-            f"{path} is damaged, or of an earlier version: its digest is not of what it says; give "
-            "another --out, or delete it"
-        )
-    try:
-        found = read_result(record)
-    except RecordError as error:
-        raise HistoryError(f"{path} cannot be continued: {error}; delete it") from error
-    mine, theirs = config.record(), {**record["config"], "methods": list(config.methods)}
-    if mine != theirs:
-        every = mine.keys() | theirs.keys()
-        differing = sorted(key for key in every if mine.get(key) != theirs.get(key))
-        raise HistoryError(
-            f"{path} is the result of another config, which differs in "
-            f"{', '.join(differing) or 'format'}; give another --out, or delete it"
-        )
-    return found
-
-
-def _write(out: Path, result: Result) -> Result:
-    record = as_record(result)
-    record["digest"] = digest_of(record)
-    write_json(out / "result.json", record, HistoryError, indent=1)
-    return result
-
-
-def _commit() -> str | None:
-    """Return the commit of the source this runs from, or None where it is not a checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()
+    return {n: excess(sureness(*parts, _kept(world, out, n)), known, weights) for n in methods}

@@ -13,16 +13,19 @@ estimated one. Exact rounds have an error of at most the fixed-point rounding, w
 import math
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from pdlrecover.errors import PlanError
 from pdlrecover.experiments.analysis.document import Series
 from pdlrecover.experiments.analysis.results import Results
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.world import World, build
 from pdlrecover.experiments.reproductions.reproduction import Draft, Reproduction
 from pdlrecover.recovery.methods import OURS, REFERENCE, Settings
 from pdlrecover.recovery.requests import Stepped, Vector
 from pdlrecover.recovery.same_bits import norm
+
+if TYPE_CHECKING:
+    from pdlrecover.experiments.experiment.world import World
 
 BOUND = Config(
     dataset="digits",
@@ -61,6 +64,8 @@ def measure_bound(config: Config) -> Bound:
     """Train, retrain and recover; return distances, Z and the bound."""
     if config.model != "logistic" or config.l2 <= 0 or config.optimizer != "sgd":
         raise PlanError("Theorem 1 is about L2-regularised logistic regression trained with SGD")
+    from pdlrecover.experiments.experiment.world import build  # with torch
+
     world = build(config)
     smoothness = _smoothness(world)
     if config.learning_rate > min(1 / config.l2, 1 / smoothness):
@@ -107,7 +112,7 @@ def measure_bound(config: Config) -> Bound:
 class _ErrorMeter:
     """Follows a recovery by plain SGD, and compares each of its steps with the true gradient."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: "World") -> None:
         self._world = world
         self._kept = [p for p in range(world.config.peers) if p not in world.removed]
         self.models: list[Vector] = [world.federation.original.models[0]]
@@ -123,7 +128,7 @@ class _ErrorMeter:
         self.models.append(step.model)
 
 
-def _smoothness(world: World) -> float:
+def _smoothness(world: "World") -> float:
     """Return an upper bound of 𝓛: the softmax Hessian is at most ½·xxᵀ for every sample, plus λ.
 
     Every minibatch's mean of ‖x‖² is at most the largest; the bias counts as a feature of 1.

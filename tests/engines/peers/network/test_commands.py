@@ -332,6 +332,7 @@ def test_a_running_peer_answers_and_ctrl_c_stops_it(place):
         text = run("peer", "status", folder).stdout
         as_json = run("peer", "status", folder, "--json").stdout
         refused(run("history", "verify", folder), "another process is using the history")
+        refused(started(place), "another process is at work in", "a peer runs once", "peer status")
         removal = ("--peers", "fir", "--reason", "malicious", "--method", "retrain")
         refused(run("peer", "propose-removal", folder, *removal), "training has not ended")
         refused(run("peer", "propose-removal", folder, "--peers", "elm"), "--reason; or which")

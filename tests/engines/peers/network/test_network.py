@@ -320,7 +320,9 @@ def test_a_peer_that_cannot_be_reached_is_named_once_and_again_when_it_can(caplo
         await until(lambda: first.counts["dropped"] == 3)
         said = [r.getMessage() for r in caplog.records]
         assert len(said) == 1
-        assert said[0].startswith(f"cannot reach peer-1.test at {addresses[1]} (UNAVAILABLE")
+        assert said[0].startswith(
+            f"cannot reach peer-1.test at {addresses[1]} (nobody listens there)"
+        )
         assert said[0].endswith("check that it runs, its address, and the firewall")
         second = Network(me=1, addresses=addresses, tls=papers[1], receive=receive, limits=QUICK)
         await second.start()

@@ -1,11 +1,17 @@
 import asyncio
+import io
 import json
 import os
+import sys
+from contextlib import redirect_stderr
 
 import pytest
 
+from pdlrecover.cli import main
 from pdlrecover.engines.peers.operator.local_socket import NoPeerError, ask, serve_control
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import PlanError, Setting
+
+PROPOSE = "pdlrecover peer propose-removal {folder} --peers elm --reason left"
 
 
 def test_several_local_sockets_opened_at_once_leave_the_process_mask_alone(tmp_path):
@@ -67,3 +73,23 @@ def test_a_long_status_is_read(tmp_path):
 def test_a_peer_that_gives_no_answer_is_said(tmp_path, answer, kind, words):
     with pytest.raises(kind, match=words):
         asked(tmp_path / "control", answer, timeout=0.2)
+
+
+def test_a_refusal_comes_with_its_settings_for_the_command_to_say_as_flags(tmp_path, monkeypatch):
+    def answer(command):
+        raise PlanError("this reveals much; accept it by ", Setting("accept_differencing", "True"))
+
+    async def story():
+        async with await serve_control(tmp_path / "control", answer):
+            with monkeypatch.context() as patch:
+                patch.setattr(sys, "argv", PROPOSE.format(folder=tmp_path).split())
+                return await asyncio.to_thread(told, main)
+
+    assert asyncio.run(story()) == "error: this reveals much; accept it by --accept-differencing\n"
+
+
+def told(command):
+    err = io.StringIO()
+    with redirect_stderr(err), pytest.raises(SystemExit, match="2"):
+        command()
+    return err.getvalue()

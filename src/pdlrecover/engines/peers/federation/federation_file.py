@@ -74,7 +74,18 @@ File = TypeVar("File", bound=Plan)
 
 def read_federation(text: str) -> Membership:
     """Return the membership that a federation file says."""
-    file = _read(FederationFile, parse_toml(text, MembershipError))
+    values = parse_toml(text, MembershipError)
+    if "peers" not in values and {"tolerance", "model", "training"} <= values.keys():
+        raise MembershipError(
+            "this is a plan, without peers; make a federation file of it and the peers' "
+            "invitations: pdlrecover peer federate INVITATIONS --plan PLAN"
+        )
+    if "format" not in values:
+        raise MembershipError(
+            f"this is no federation file: it must say format = {FORMAT}; name the one that "
+            "`pdlrecover peer federate` made"
+        )
+    file = _read(FederationFile, values)
     return Membership(peers=tuple(_peer(*item) for item in file.peers.items()), **_agreed(file))
 
 

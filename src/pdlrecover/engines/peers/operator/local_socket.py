@@ -29,13 +29,14 @@ async def serve_control(path: Path, answer: Callable[[dict[str, Any]], Answer]) 
 
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            found: Any
             while line := await reader.readline():
                 try:
                     command = json.loads(line)
                     known = isinstance(command, dict)
                     found = answer(command) if known else {"error": "no object"}
                 except PDLRecoverError as error:
-                    found = {"error": str(error)}
+                    found = {"error": str(error), "parts": error.parts}
                 except ValueError as error:
                     found = {"error": f"not a command: {error}"}
                 writer.write(msgspec.json.encode(found) + b"\n")

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
-
 from pdlrecover.adversary import Attack, Phase
 from pdlrecover.descriptors import remedy
 from pdlrecover.engines.peers.federation.membership import Membership
@@ -31,6 +29,7 @@ from pdlrecover.engines.peers.runs.void_rounds import VoidRound
 from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.files import write_json, write_whole
 from pdlrecover.learning import Dataset, FlatModel, LocalTraining, most_held_out
+from pdlrecover.learning.model_files import to_safetensors
 from pdlrecover.learning.models import build
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.evaluation import NUMBERS, EvaluationTerms, decode_tally, evaluated
@@ -316,8 +315,6 @@ class RunFactory:
         model: Vector | None = session.driver.model
         if model is None:
             raise PlanError("a run that has not ended has no model to write")
-        state = self._flat.module_with(model).state_dict()
-        tensors = {key: value.contiguous() for key, value in state.items()}
         driver = session.driver
         facts |= {
             "weights_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
@@ -331,7 +328,7 @@ class RunFactory:
         if found := driver.evaluations.points:
             facts["evaluations"] = [asdict(point) for point in found]
             facts["continued"] = driver.evaluations.continued
-        content = safetensors.torch.save(tensors)
+        content = to_safetensors(self._flat, model)
         facts["file_sha256"] = hashlib.sha256(content).hexdigest()
         with _writing(self.folder, "the model"):
             write_whole(self.folder / f"{name}.safetensors", content)

@@ -256,7 +256,30 @@ class Link:
             return f"no answer within {self._limits.deadline:g} s"
         if error.code() is grpc.StatusCode.PERMISSION_DENIED:
             return "it does not know this peer's certificate: compare the federation files"
-        return f"{error.code().name}: {repr(error.details())[1:-1][:200]}"
+        return _plainly(str(error.details()))
+
+
+REASONS = (
+    ("Connection refused", "nobody listens there"),
+    ("DNS", "its name cannot be found"),
+    ("andshake failed", "the other end is not this peer, or speaks no TLS"),
+    ("timed out", "no answer"),
+    ("Timeout", "no answer"),
+    ("No route to host", "there is no way to this machine"),
+    ("unreachable", "there is no way to this network"),
+    ("reset by peer", "it closed the connection"),
+    ("ocket closed", "it closed the connection"),
+)
+"""What the library's details have in them, and what that means."""
+
+
+def _plainly(details: str) -> str:
+    """Return in plain words why a connection failed; the end of what the library said if unknown.
+
+    The library quotes the other end, so nothing but letters of one line is passed on.
+    """
+    known = [meaning for part, meaning in REASONS if part in details]
+    return known[0] if known else repr(details.rpartition(": ")[2])[1:-1][:100]
 
 
 def _short(name: str) -> str:
