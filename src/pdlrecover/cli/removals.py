@@ -13,6 +13,7 @@ from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.control import one_removal
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery.methods import DEFAULT
+from pdlrecover.suspects import SIGN, read_suspects
 
 STOPPED = 1
 """The exit code after a recovery that stopped."""
@@ -21,7 +22,12 @@ LOOK_SECONDS = 0.5
 
 def propose_removal(
     folder: Folder,
-    peers: Annotated[str, typer.Option(help="Names of those to remove; with commas.")] = "",
+    peers: Annotated[
+        str,
+        typer.Option(
+            help="Names of those to remove, with commas; or @suspects.json, a file that names them."
+        ),
+    ] = "",
     reason: Annotated[str, typer.Option(help="left or malicious.")] = "",
     method: Annotated[
         str,
@@ -45,7 +51,7 @@ def propose_removal(
     ] = "",
 ) -> None:
     """Propose to remove peers and recover the model without them; this peer approves."""
-    names = [name.strip() for name in peers.split(",") if name.strip()]
+    names = _named(peers)
     if not replace and not (names and reason):
         raise PlanError(
             "say who is to be removed and why, by --peers and --reason; or which stalled removal "
@@ -69,6 +75,13 @@ def propose_removal(
         typer.echo(f"It has passed; see `pdlrecover peer recover {folder} {name}`", err=True)
     else:
         typer.echo(f"The others approve by: pdlrecover peer approve FOLDER {name}", err=True)
+
+
+def _named(peers: str) -> list[int | str]:
+    """Return the peers that `--peers` names, by themselves or in a file."""
+    if peers.startswith(SIGN):
+        return read_suspects(Path(peers.removeprefix(SIGN)))
+    return [name.strip() for name in peers.split(",") if name.strip()]
 
 
 def approve(

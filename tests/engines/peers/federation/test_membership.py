@@ -115,6 +115,13 @@ def test_peers_are_numbered_by_name():
         HEART.number_of(OTHER)
 
 
+def test_a_number_is_a_peer_if_there_are_so_many():
+    assert HEART.number(1) == 1
+    for wrong in (-1, len(HEART.peers)):
+        with pytest.raises(MembershipError, match=f"got {wrong}"):
+            HEART.number(wrong)
+
+
 def test_the_plan_says_how_to_compute():
     assert HEART.scheme.quorums.packing == 1
     assert isinstance(HEART.training.steps(), Adam)

@@ -403,6 +403,19 @@ def test_a_removal_that_is_proposed_again_is_said_to_be_done(monkeypatch, outcom
     assert words in told.stderr
 
 
+def test_a_removal_takes_a_file_of_suspects(monkeypatch, tmp_path):
+    asked, file = [], tmp_path / "suspects.json"
+    file.write_text('{"format": 1, "suspects": [{"peer": "fir", "score": 9.5}, {"peer": 3}]}')
+    answer = Proposed(removal="ab" * 32, outcome=None)
+    monkeypatch.setattr(removals, "command", lambda *_, **order: asked.append(order) or answer)
+    given = run("peer", "propose-removal", "ash", "--peers", f"@{file}", "--reason", "malicious")
+    assert given.returncode == 0, given.stderr
+    assert asked[0]["removed"] == ["fir", 3]
+    refused(
+        run("peer", "propose-removal", "ash", "--peers", "@no.json", "--reason", "left"), "no.json"
+    )
+
+
 @pytest.mark.parametrize(
     ("names", "begins", "words"),
     [

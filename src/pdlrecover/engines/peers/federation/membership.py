@@ -88,8 +88,12 @@ class Membership:
         except ToleranceError as error:
             raise MembershipError(f"tolerance: {error}") from error
 
-    def number(self, name: str) -> int:
-        """Return the number of the peer of this name."""
+    def number(self, name: str | int) -> int:
+        """Return the number of the peer of this name; a number is one already."""
+        if isinstance(name, int):
+            if 0 <= name < len(self.peers):
+                return name
+            raise MembershipError(f"peers are numbered 0 to {len(self.peers) - 1}, got {name}")
         for number, peer in enumerate(self.peers):
             if peer.name == name:
                 return number

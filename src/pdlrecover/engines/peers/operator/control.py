@@ -85,7 +85,10 @@ class Control:
     ) -> s.Proposed:
         peer = self._peer
         proposal = peer.removals.draft(
-            [peer.runs.membership.number(str(name)) for name in removed],
+            [
+                peer.runs.membership.number(name if isinstance(name, int) else str(name))
+                for name in removed
+            ],
             reason=str(command.get("reason", "left")),
             method=str(command.get("method", DEFAULT)),
             accept_differencing=bool(command.get("accept_differencing", False)),
