@@ -216,3 +216,22 @@ def test_a_run_that_is_done_is_shown_again_without_being_run(done, capsys):
     run_and_show(Config(**{**vars(config), "methods": tuple(config.methods)}), done[0], None)
     assert "begins" not in capsys.readouterr().out
     assert (done[0] / "result.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [("raise KeyError('a mistake')", "KeyError: 'a mistake'"), ("pass", "error: standard output:")],
+)
+def test_a_full_disk_below_standard_output_hides_no_mistake(ends, said):
+    text = f"from pdlrecover import cli\ndef app(**_):\n    print('x')\n    {ends}\ncli.app = app\n"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", f"{text}cli.main()"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=buffered,
+        )
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].startswith(said)
