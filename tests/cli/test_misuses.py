@@ -128,6 +128,11 @@ MISUSES = [
         "value.toml: rounds must be at least 1, got 0",
     ),
     Misuse(
+        "simulate-config-method-in-the-clear-only",
+        "simulate --config {there}/shared.toml",
+        "run it in the clear (clear = true), or leave it out",
+    ),
+    Misuse(
         "simulate-flag-over-config",
         "simulate --config {there}/fine.toml --rounds 0",
         "fine.toml: --rounds must be at least 1, got 0",
@@ -202,6 +207,7 @@ def there(tmp_path_factory):
     (place / "key.toml").write_text("round = 3")
     (place / "type.toml").write_text('rounds = "many"')
     (place / "value.toml").write_text("rounds = 0")
+    (place / "shared.toml").write_text('methods = ["fedrecover"]')
     (place / "fine.toml").write_text("rounds = 40\npeers = 10\n")
     text = (place / "federation.toml").read_text()
     (place / "plan.toml").write_text(text[: text.index("[peers.")])

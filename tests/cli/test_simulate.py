@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,12 +18,13 @@ from rich.console import Console
 from simulated import entry, result
 from test_cli import run
 
-from pdlrecover.cli.simulate import run_and_show
-from pdlrecover.cli.tables import ABOVE, REMEMBERED, WOULD_SEND, results_table
+from pdlrecover.cli.simulate import _loading, run_and_show
+from pdlrecover.cli.tables import results_table
 from pdlrecover.errors import PlanError, Setting
 from pdlrecover.experiments.experiment import run as experiment
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.record import model_file
+from pdlrecover.experiments.experiment.result import read_result
 
 FLAGS = "--rounds 12 --peers 6 --malicious 1 --model mlp-8 --clear --methods retrain,pdlrecover"
 SIMULATE = ["simulate", *FLAGS.split()]
@@ -76,6 +78,11 @@ def test_models_load_by_the_lines_that_are_printed(done):
         right = (names["module"](x).argmax(1) == y).double().mean().item()
     record = json.loads((out / "result.json").read_text())
     assert right == pytest.approx(record["methods"]["pdlrecover"]["accuracy"])
+
+
+def test_the_lines_that_load_a_model_name_the_users_data_folder(done):
+    result = read_result(json.loads((done[0] / "result.json").read_text()))
+    assert "data = load('digits', 'my data')\n" in _loading(result, done[0], Path("my data"))
 
 
 def test_models_of_an_earlier_version_are_taken_up(tmp_path, monkeypatch):
@@ -183,15 +190,13 @@ def table(methods, **settings):
 def test_the_table_says_what_its_headings_mean(tmp_path):
     attacked = {"poisoned": entry(0.9, 1.0), "retrain": entry(0.9, 0.1)}
     shown = table(attacked, clear=True)
-    assert ABOVE in shown
-    assert WOULD_SEND in shown
-    assert "sent by each" not in shown
+    assert "bytes are what each peer would send on shares" in shown
     known = [entry(0.9, excess=each, excess_error=0.1) for each in (1.0, 0.5)]
     left = dict(zip(("poisoned", "retrain-k"), known, strict=True))
     shown = table(left, malicious=0, leavers=2)
-    assert "retrain-k 90.0% 0.50 ± 0.11" in shown, "with its standard error"
-    assert REMEMBERED in shown
-    assert WOULD_SEND not in shown
+    assert "retrain-k – 90.0 0.50 ± 0.11" in shown, "with its standard error"
+    assert "Remembered, of the data of the peers that left: the original 1" in shown
+    assert "would send" not in shown
 
 
 def test_a_short_run_says_which_rounds_it_chose_to_be_exact(done):
@@ -211,3 +216,22 @@ def test_a_run_that_is_done_is_shown_again_without_being_run(done, capsys):
     run_and_show(Config(**{**vars(config), "methods": tuple(config.methods)}), done[0], None)
     assert "begins" not in capsys.readouterr().out
     assert (done[0] / "result.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [("raise KeyError('a mistake')", "KeyError: 'a mistake'"), ("pass", "error: standard output:")],
+)
+def test_a_full_disk_below_standard_output_hides_no_mistake(ends, said):
+    text = f"from pdlrecover import cli\ndef app(**_):\n    print('x')\n    {ends}\ncli.app = app\n"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", f"{text}cli.main()"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=buffered,
+        )
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].startswith(said)

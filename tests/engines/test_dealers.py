@@ -1,9 +1,11 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import small
 import torch
 
-from pdlrecover.adversary import Backdoor, SignFlip
+from pdlrecover.adversary import Attack, Backdoor, SignFlip
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.simulated_peers import simulate_peers
 from pdlrecover.errors import DataError
@@ -90,3 +92,27 @@ def test_a_peer_with_more_data_than_agreed_or_missing_labels_is_refused(size_bou
             seed=SEED,
             bound=10.0,
         )
+
+
+@dataclass(frozen=True)
+class Doubles(Attack):
+    """Claims one row for all attackers, in float64."""
+
+    reads_others: bool
+
+    def corrupt(self, updates, benign, context):
+        return torch.linspace(-1, 1, updates.shape[1], dtype=torch.float64) / 3
+
+
+def test_what_attackers_claim_counts_the_same_whether_they_read_others_or_not():
+    w = FlatModel(small.module(hidden=WIDE), (3,)).initial
+    groups = [[3, 2], [0, 4, 1]]
+    first, second = (
+        simulated(2, Doubles(reads_others=reads), bound=0.05).sums(3, w, groups)
+        for reads in (True, False)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_real_peer_computes_by_the_same_calls_as_a_simulation_peer_by_peer():
+    assert real(2)._dealers.updates.chunk == simulated(2).updates.chunk == 1

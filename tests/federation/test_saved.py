@@ -228,3 +228,15 @@ def test_what_earlier_versions_saved_has_the_same_digest():
     local = LocalTraining(l2=0.1, steps=1, rate=0.1)
     assert _local_of_earlier(local) == "LocalTraining(l2=0.1, steps=1, rate=0.01)"
     assert _local_of_earlier(LocalTraining(steps=2, rate=0.1)).endswith("steps=2, rate=0.1)")
+
+
+def test_classes_that_a_file_cannot_have_are_given_again(tmp_path):
+    names = [("high", 2), ("low", 0), ("middle", 1)]
+    data = [(x, [names[label] for label in y]) for x, y in datasets()]
+    made = Federation.simulate(
+        small.module(), data, small.TOLERANCE, batch_size=8, classes=(order := names[::-1])
+    )
+    made.train(4, 0.3)
+    made.save(tmp_path)
+    again = Federation.load(tmp_path, small.module(), data, classes=order)
+    assert again.classes == tuple(order)

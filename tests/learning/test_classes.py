@@ -26,6 +26,7 @@ def test_numbers_below_the_outputs_stand_for_themselves(labels):
         (["dog", "cat", "eel"], ("cat", "dog", "eel")),
         ([3, 1, 2], (1, 2, 3)),
         ([10, -1, 9], (-1, 9, 10)),
+        ([2**64 - 1, 2**63, 5], (5, 2**63, 2**64 - 1)),
         ([("b", 2), ("a", 3), ("b", 1)], (("a", 3), ("b", 1), ("b", 2))),
         (["x", 2, 1], (1, 2, "x")),
     ],
@@ -56,3 +57,9 @@ def test_the_order_can_be_given_and_a_class_need_not_occur():
 
 def test_sorting_does_not_depend_on_who_holds_which_label():
     assert classes(["b"], ["c", "a"]).names == classes(["a", "b"], ["c"]).names
+
+
+def test_whole_numbers_that_are_too_large_are_labels_in_an_array_too():
+    large = np.array([2**64 - 1, 2**63, 5], dtype=np.uint64)
+    assert classes(large).names == (5, 2**63, 2**64 - 1)
+    assert classes(large % 3).are_plain

@@ -65,3 +65,12 @@ def test_a_peer_by_itself_does_not_import_torchs_compiler():
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", text]).returncode == 0
+
+
+@pytest.mark.parametrize("within", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_the_same_where_the_caller_has_switched_them_off(within):
+    model = FlatModel(models.build("mlp-8", SHAPE, CLASSES, seed=0), SHAPE)
+    x, y = torch.rand(2, 4, *SHAPE), torch.arange(8).view(2, 4)
+    found = gradients(model, model.initial, x, y, chunk=1)
+    with within():
+        assert torch.equal(gradients(model, model.initial, x, y, chunk=1), found)

@@ -198,6 +198,14 @@ def test_the_simulation_answers_it_from_the_history_alone(method, optimizer):
     assert ledger.gradient_evaluations == ledger.exact_rounds == 0
     assert ledger.openings == {"stored sums": 20, "removed sums": 20}
     assert ledger.record()["opened"]["removed sums"]["of"] == "the removed peers together"
+    assert ledger.in_words().endswith("; no update of a single peer")
+
+
+def test_of_a_single_removed_peer_its_own_updates_are_opened_and_said_to_be():
+    ledger = small.trained(rounds=3).recover([1], "fedrecovery", reason="malicious").ledger
+    assert ledger.record()["opened"]["removed sums"]["of"] == "one peer"
+    assert "3 sums of stored updates, each of one peer" in ledger.in_words()
+    assert "no update of a single peer" not in ledger.in_words()
 
 
 def test_with_nobody_removed_it_says_so():

@@ -100,13 +100,17 @@ def main() -> None:
 
 
 def _flush() -> None:
-    """Say what could not be printed: Python would only mention it, after all else."""
+    """Say what could not be printed: Python would only mention it, after all else.
+
+    An error that nobody expected is said by Python, and nothing instead of it.
+    """
+    expected = isinstance(sys.exception(), SystemExit | None)
     try:
         sys.stdout.flush()
     except OSError as error:
         gone = isinstance(error, BrokenPipeError)  # whoever read it has gone, and needs no word
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as we run)
-        if not gone:
+        if expected and not gone:
             fail(f"standard output: {error.strerror}")
 
 

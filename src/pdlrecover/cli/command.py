@@ -51,6 +51,7 @@ def word(ctx: Any, setting: Setting) -> str:
         return str(setting)
     given = getattr(ctx.get_parameter_source(option.name), "name", "")
     if ctx.params.get(CONFIG) is not None and given != "COMMANDLINE":
-        return f"{option.name} = {setting.value}" if setting.value else str(option.name)
+        value = setting.value.lower() if option.is_flag else setting.value  # true, not True
+        return f"{option.name} = {value}" if value else str(option.name)
     flag = max(option.opts, key=len)
     return f"{flag} {setting.value}" if setting.value and not option.is_flag else flag

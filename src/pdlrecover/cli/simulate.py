@@ -148,7 +148,7 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> "Result":
     if result.dataset_note:
         say(f"Note: {result.dataset_note}.")
     say(f"Report: {report}\nCurves: {figure}\nRecord: {out / 'result.json'}")
-    say(f"Models: {out / 'models'}; for one of them in Python:\n{_loading(result, out)}")
+    say(f"Models: {out / 'models'}; for one of them in Python:\n{_loading(result, out, data_dir)}")
     return result
 
 
@@ -165,13 +165,13 @@ def _phases(config: Config) -> str:
     )
 
 
-def _loading(result: "Result", out: Path) -> str:
+def _loading(result: "Result", out: Path, data_dir: Path | None) -> str:
     """Return the lines of Python that load a model, as they can be pasted."""
     config = result.config
     name = OURS if OURS in result.methods else next(iter([*config.methods, POISONED]))
-    given = f"{config.dataset!r}" + (
-        f", split={config.split!r}" if config.split != "random" else ""
-    )
+    given = f"{config.dataset!r}"
+    given += "" if data_dir is None else f", {str(data_dir)!r}"
+    given += "" if config.split == "random" else f", split={config.split!r}"
     return f"""    from safetensors.torch import load_file
     from pdlrecover.learning import load, models
     data = load({given})

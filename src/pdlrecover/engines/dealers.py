@@ -184,8 +184,8 @@ class Dealers:
             honest = self.updates.weigh(updates[_rows(np.flatnonzero(~is_bad))], some[~is_bad])
             yield places[~is_bad], self._clipped(honest)
         if sides is not None:
-            corrupt = self.attack.corrupt(kept, kept[:0], sides.context)
-            updates = self.updates.weigh(corrupt.clone(), who[order])
+            claimed = self.attack.corrupt(kept, kept[:0], sides.context)
+            updates = self.updates.weigh(torch.empty_like(kept).copy_(claimed), who[order])
             back = np.argsort(order)
             yield order[back], self._clipped(updates)[back]
 

@@ -279,14 +279,15 @@ class Ledger:
         return {"kept": self.kept, "removed": self.removed}.get(of, self.kept + self.removed)
 
     def _of(self, kind: str) -> str:
+        removed = ALONE if self.removed == 1 else "the removed peers together"
         special = {
             "individual": ALONE,
             "single weights": ALONE,
             "sketches": ALONE,
             "group sums": f"at least {self._smallest_group} kept peers together",
             "group sums (training)": f"at least {self._smallest_group} kept peers together",
-            "removed sums": "the removed peers together",
-            "head sums (removed)": "the removed peers together",
+            "removed sums": removed,
+            "head sums (removed)": removed,
             "head sums (all)": f"all {self.kept + self.removed} peers together",
         }
         return special.get(kind, f"{self.kept} kept peers together")

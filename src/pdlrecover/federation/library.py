@@ -311,6 +311,7 @@ class Federation(SimulatedFederation):
         model: torch.nn.Module,
         datasets: Sequence[Any] | Mapping[str, Any],
         *,
+        classes: Iterable[Hashable] | None = None,
         attack: Attack | None = None,
         new_model: NewModel | None = None,
     ) -> Self:
@@ -318,12 +319,13 @@ class Federation(SimulatedFederation):
 
         Your module is copied and gets the first weights from the folder, so a freshly built one
         will do. The data must be the same: their digests are compared. `attack` and `new_model`
-        are as they were given to `simulate`.
+        are as they were given to `simulate`, and so are `classes`, which are needed only if they
+        are neither texts nor numbers: the folder has no others.
         """
         instance("folder", folder, (str, Path), "the path of a folder", HistoryError)
         saved = read_saved(Path(folder))
         module = saved.module(model)
-        own = take_in(saved.in_order(datasets), module, saved.classes)
+        own = take_in(saved.in_order(datasets), module, saved.classes or classes)
         if saved.names is not None:
             own = replace(own, roster=Roster(count=own.roster.count, names=saved.names))
         saved.check_data(own)

@@ -86,6 +86,11 @@ class Classes:
         """Whether the classes are the numbers 0, 1, … themselves."""
         return all(type(n) is int and n == i for i, n in enumerate(self.names))
 
+    @property
+    def _are_short(self) -> bool:
+        """Whether all of them are whole numbers of 64 bits."""
+        return all(type(n) is int and abs(n) < LIMIT for n in self.names)
+
     def numbers(self, labels: Labels, whose: str) -> torch.Tensor:
         """Return the numbers of these labels; `whose` they are is said if one is unknown."""
         if self.are_plain and isinstance(labels, np.ndarray):
@@ -103,7 +108,7 @@ class Classes:
     def named(self, numbers: torch.Tensor) -> NDArray[Any]:
         """Return the labels of these class numbers: an array of the labels' own kind."""
         kinds = {type(name) for name in self.names}
-        if kinds <= {int} or kinds <= {str} or kinds <= {bool} or kinds <= {float}:
+        if self._are_short or kinds <= {str} or kinds <= {bool} or kinds <= {float}:
             known = np.array(self.names)
         else:
             known = np.empty(len(self.names), dtype=object)
@@ -143,7 +148,7 @@ def labels_of(y: Any, whose: str) -> Labels:
         )
     if y.dtype.kind == "f":
         return _whole(y, whose)
-    if y.dtype.kind in "iu":
+    if y.dtype.kind == "i" or (y.dtype.kind == "u" and (not len(y) or int(y.max()) < LIMIT)):
         return np.ascontiguousarray(y, dtype=np.int64)
     return _listed_labels(y.tolist(), whose)
 

@@ -93,7 +93,7 @@ def gradients(
     scale = torch.ones(len(x)) if weights is None else weights.to(torch.float32)
     parameters = model.parameters(as_tensor(w))
     step = chunk or usual_call(model)
-    if step == 1 and model.is_plain:
+    if step == 1 and model.is_plain and torch.is_grad_enabled():  # else only `grad` knows how
         many = _looped(partial(_update, model, local, gradient_of=_by_autograd))
     else:
         one = partial(_update, model, local)

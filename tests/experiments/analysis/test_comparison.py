@@ -9,7 +9,10 @@ from rich.console import Console
 from simulated import POISONED, entry, only, openings, result, seconds
 
 from pdlrecover.cli.tables import results_table
+from pdlrecover.experiments.analysis.cells import places
+from pdlrecover.experiments.analysis.cells import shown as shown_cell
 from pdlrecover.experiments.analysis.comparison import compared
+from pdlrecover.experiments.analysis.document import Table
 from pdlrecover.experiments.report.simulation_document import documents_from_result
 
 
@@ -120,3 +123,33 @@ def test_the_terminal_says_what_diverged():
     shown = " ".join(console.export_text().split())
     assert "pdlrecover diverged, and its numbers are of" in shown
     assert "[red]row 3[/red] is not finite." in shown
+
+
+def test_a_retraining_that_diverged_is_held_against_nobody():
+    lost = {"retrain": entry(0.1, 1.0, diverged="it is not finite")}
+    methods = {**POISONED, **lost, "fine-tune-k": entry(0.99, 0.97)}
+    table = compared([result(methods)], "")
+    told = {row["method"]: row["promises"] for row in table.by_key()}
+    assert list(told) == ["retrain", "pdlrecover", "fine-tune-k", "poisoned"]
+    assert told["fine-tune-k"] == "backdoor stayed"
+    assert table.note.startswith(
+        "After retraining, the reference, which diverged, those of which nothing is told, then "
+        "those after which the backdoor stayed; of each the more accurate first."
+    )
+    rows = compared([result(methods), result(POISONED, rounds=50)], "").by_key()
+    (ours,) = (row for row in rows if row["method"] == "pdlrecover")
+    assert (ours["settings"], ours["kept"], ours["minus_retrain"]) == (2, "1 of 1", -0.1)
+
+
+def test_where_no_promise_is_judged_the_more_accurate_stands_first():
+    methods = {**POISONED, "auto": entry(0.96, 0.09), "fine-tune-k": entry(0.99, 0.9)}
+    for judged, names in ((True, ["pdlrecover", "auto"]), (False, ["auto", "pdlrecover"])):
+        table = compared([result(methods)], "", judged=judged)
+        order = [row["method"] for row in table.by_key()]
+        assert order == ["retrain", *names, "fine-tune-k", "poisoned"]
+    assert "those of which nothing is told, then those after which the backdoor" in table.note
+
+
+def test_small_numbers_are_not_shown_as_zero():
+    table = Table.from_rows("", [{"error": 5e-05}, {"error": 3e-05}], {}, "")
+    assert [shown_cell(row[0], places(table, 0)) for row in table.rows] == ["0.00005", "0.00003"]

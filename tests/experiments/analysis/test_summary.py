@@ -200,7 +200,7 @@ def test_what_is_remembered_is_averaged_as_differences_not_as_ratios():
     page = columns(only(documents_from_result(*runs)))
     share = Results(runs).remembered("pdlrecover")
     assert share.value == pytest.approx(0.04 / 0.13)
-    assert page["remembered"] == ["1.00 ± 0.00", "0.00 ± 0.11", str(share)]
+    assert page["remembered"] == ["1.00 ± 0.00", "0.00 ± 0.15", str(share)]
     assert columns(only(documents_from_result(runs[0])))["remembered"][0] == "1.00 ± 0.00"
     assert "remembered" not in columns(only(documents_from_result(leaving(0, 0.01, 0.01))))
     assert "remembered" not in columns(only(documents_from_result(result(POISONED))))
@@ -316,3 +316,20 @@ def test_a_lone_leaver_is_warned_of_only_where_a_method_does_not_start_afresh():
     assert "without it by retrain, pdlrecover and auto, differs" in said
     (said,) = cautions(fresh_start=True)
     assert "without it by retrain and pdlrecover, differs" in said
+
+
+def test_the_sum_of_a_single_removed_peer_is_told_as_its_own():
+    opened = {"removed sums": openings(40, of="one peer")}
+    record = result({**POISONED, "fedrecovery": entry(0.9, 0.01, opened=opened)}, malicious=1)
+    told = " ".join(only(documents_from_result(record)).summary)
+    assert "Single peers’ updates were opened by fedrecovery (40)" in told
+    assert "nobody’s own update was seen" not in told
+
+
+def test_more_exact_rounds_than_the_training_had_are_no_share_of_them():
+    longer = result({**POISONED, "auto": entry(0.96, 0.01, exact=60)})
+    page = only(documents_from_result(longer))
+    assert any("with 60 exact rounds; the backdoor" in sentence for sentence in page.summary)
+    facts = {fact.label: (fact.value, fact.note) for fact in page.facts}
+    assert facts["exact rounds"] == ("60", "the training had 40")
+    assert facts["single peers’ updates seen"] == ("0", "only sums were opened")

@@ -10,6 +10,7 @@
 import math
 import re
 from dataclasses import replace
+from decimal import Decimal
 
 from pdlrecover.experiments.analysis.document import Cell, Table
 
@@ -45,7 +46,7 @@ def places(table: Table, column: int) -> int:
     if "%" in table.headings[column]:
         return 1
     typical = sorted(number for number in numbers if number)[sum(map(bool, numbers)) // 2]
-    given = max(len(str(number).partition(".")[2]) for number in numbers)
+    given = max(-int(Decimal(str(number)).as_tuple().exponent) for number in numbers)
     most = 2 if typical >= 0.1 else 6
     return max(0, min(most, given, 2 - math.floor(math.log10(typical))))
 

@@ -68,7 +68,7 @@ def compared(results: Sequence[Result], command: str, *, judged: bool = True) ->
     names = dict.fromkeys(name for of in settings for r in of for name in r.methods)
     if len(settings) == 1:
         (of,) = settings
-        order = ranked(of)
+        order = ranked(of, judged=judged)
         rows = [_row(of, name, judged=judged) for name in order]
     else:
         order = _ranked_over(settings, list(names))
@@ -82,15 +82,16 @@ def compared(results: Sequence[Result], command: str, *, judged: bool = True) ->
     return Table.from_rows(TITLE, rows, headings, command, _note(settings, rows, judged=judged))
 
 
-def ranked(of: Results) -> list[str]:
-    """Return the methods of one setting in the order of the table."""
+def ranked(of: Results, *, judged: bool = True) -> list[str]:
+    """Return the methods of one setting in the order of the table; see `compared`."""
     names = [name for name in of[0].methods if len(of.entries(name)) == len(of)]
     recoveries = [name for name in names if name not in (POISONED, REFERENCE)]
 
     def place(name: str) -> tuple[float, ...]:
         accuracy = of.mean(name, "accuracy")
         lost = math.inf if accuracy is None else -accuracy.value
-        return (level(of, name), lost, *_effort([of], name))
+        stands = level(of, name)
+        return (stands if judged else max(stands, BROKEN), lost, *_effort([of], name))
 
     recoveries.sort(key=place)
     ends = [name for name in (REFERENCE, POISONED) if name in names]
@@ -117,16 +118,16 @@ def level(of: Results, method: str) -> int:
 def stayed(of: Results, method: str) -> bool:
     """Say whether a method has left the backdoor in place.
 
-    Where retraining is there, only what is above its success counts, for some inputs with the
-    trigger are of the wanted class anyway: it is more than the margin that is promised, and more
-    than `STAYED` of what the original model has above retraining. Elsewhere it is more than
-    `STAYED` of the original's success.
+    Where retraining is there and has not diverged, only what is above its success counts, for some
+    inputs with the trigger are of the wanted class anyway: it is more than the margin that is
+    promised, and more than `STAYED` of what the original model has above retraining. Elsewhere it
+    is more than `STAYED` of the original's success.
     """
     before, after = (of.mean(name, "attack_success") for name in (POISONED, method))
     if before is None or after is None or not before.value:
         return False
     had, has = (above(of, name) for name in (POISONED, method))
-    if had is None or has is None:
+    if had is None or has is None or any(of.diverged(REFERENCE)):
         return after.value > STAYED * before.value
     return has.value > max(BACKDOOR_MARGIN, STAYED * had.value)
 
@@ -167,8 +168,9 @@ def _row(of: Results, method: str, *, judged: bool) -> Row:
 
 def _row_over(settings: list[Results], method: str, *, judged: bool) -> Row:
     runs = [some for of in settings if (some := having(of, method))]
-    gaps = [found.value for of in runs if (found := gap(of, method)) is not None]
-    beyond = [found.value for of in runs if (found := above(of, method)) is not None]
+    against = _with_reference(runs)
+    gaps = [found.value for of in against if (found := gap(of, method)) is not None]
+    beyond = [found.value for of in against if (found := above(of, method)) is not None]
     known = [share for of in runs if (share := of.remembered(method)) is not None]
     kept, judgeable = _kept(runs, method)
     recovers = method not in (POISONED, REFERENCE)
@@ -188,18 +190,22 @@ def _row_over(settings: list[Results], method: str, *, judged: bool) -> Row:
 def _kept(runs: Sequence[Results], method: str) -> tuple[int, int]:
     """Return in how many settings the promises are kept, and in how many that can be told."""
     found = [
-        holds(of, method, math.inf, left=bool(of[0].config.leavers))
-        for of in runs
-        if not any(of.diverged(REFERENCE))
+        holds(of, method, math.inf, left=bool(of[0].config.leavers)) for of in _with_reference(runs)
     ]
     return sum(map(bool, found)), sum(each is not None for each in found)
+
+
+def _with_reference(runs: Sequence[Results]) -> list[Results]:
+    """Return the settings in which retraining has not diverged: only those are held against it."""
+    return [of for of in runs if not any(of.diverged(REFERENCE))]
 
 
 def _ranked_over(settings: list[Results], names: list[str]) -> list[str]:
     def place(name: str) -> tuple[float, ...]:
         runs = [some for of in settings if (some := having(of, name))]
         kept, judged = _kept(runs, name)
-        gaps = [found.value for of in runs if (found := gap(of, name)) is not None]
+        against = _with_reference(runs)
+        gaps = [found.value for of in against if (found := gap(of, name)) is not None]
         lost = -statistics.fmean(gaps) if gaps else math.inf
         return (-kept / judged if judged else 1, -len(runs), lost, *_effort(runs, name))
 
@@ -297,12 +303,16 @@ def _order(rows: Sequence[Row]) -> str:
     kinds = {
         "kept": "those that keep the promises",
         "broken": "those that do not",
+        None: "those of which nothing is told",
         "backdoor stayed": "those after which the backdoor stayed",
         "diverged": "those that diverged",
     }
     there = [words for kind, words in kinds.items() if kind in told]
-    come = f" {', then '.join(there)}; of each" if there else ""
-    after = "After retraining, the reference," if "reference" in told else "In order:"
+    come = f" {', then '.join(there)}; of each" if there != [kinds[None]] and there else ""
+    after = "In order:"
+    if any(row["method"] == REFERENCE for row in rows):
+        after = "After retraining, the reference,"
+        after += "" if "reference" in told else " which diverged,"
     return f"{after}{come} the more accurate first."
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pdlrecover.engines.ledger import ALONE
 from pdlrecover.experiments.analysis.document import Series
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import Estimate, ratio
@@ -73,7 +74,7 @@ class Results(tuple[Result, ...]):
         """Return how many single peers' updates a method opened, None if it opened none."""
         return self.mean_of(
             method,
-            lambda one: one.opened["individual"].openings if "individual" in one.opened else None,
+            lambda one: sum(e.openings for e in one.opened.values() if e.of == ALONE) or None,
         )
 
     def accuracy(self, method: str) -> str | None:

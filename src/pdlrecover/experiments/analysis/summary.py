@@ -64,12 +64,13 @@ def facts(runs: SeedResults) -> list[Fact]:
     if kept is not None:
         share = f"± {kept.error:.2f}; the original: 1"
         made.append(Fact(value=f"{kept.value:z.2f}", label="remembered", note=share))
-    exact = f"{_value(runs.exact_rounds(first)):,.0f}"
-    made.append(Fact(value=exact, label="exact rounds", note=f"of {runs.config.rounds:,}"))
+    exact, rounds = _value(runs.exact_rounds(first)), runs.config.rounds
+    whole = "of" if exact <= rounds else "the training had"
+    made.append(Fact(value=f"{exact:,.0f}", label="exact rounds", note=f"{whole} {rounds:,}"))
     if runs.config.clear:
         return made
     alone = _value(runs.individual_openings(first))
-    note = f"only sums over {runs.config.kept} peers" if not alone else "opened one by one"
+    note = "opened one by one" if alone else "only sums were opened"
     return [*made, Fact(value=f"{alone:,.0f}", label="single peers’ updates seen", note=note)]
 
 
@@ -144,8 +145,9 @@ def _reached(runs: SeedResults) -> str:
     text = f"{average}{called(first)} reached {percent(runs.value(first, 'accuracy'))}"
     if REFERENCE in runs.methods:
         text += f" against {_accuracy(runs, REFERENCE)} of retraining"
-    text += f", with {_value(runs.exact_rounds(first)):,.0f} of {runs.config.rounds:,} exact rounds"
-    text += f"; {_before(runs, first)}"
+    exact, rounds = _value(runs.exact_rounds(first)), runs.config.rounds
+    part = f" of {rounds:,}" if exact <= rounds else ""
+    text += f", with {exact:,.0f}{part} exact rounds; {_before(runs, first)}"
     rivals = len([name for name in tried if name != REFERENCE])
     place = f"It is the best of {rivals} recoveries" if rivals > 1 else ""
     return ". ".join(part for part in (text, place + _shortfall(runs, first, place)) if part) + "."

@@ -34,7 +34,7 @@ from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
 from pdlrecover.engines.peers.removals.terms import RemovalTerms
 from pdlrecover.errors import PlanError
 from pdlrecover.recovery import methods
-from pdlrecover.recovery.privacy import PrivacyGuard
+from pdlrecover.recovery.privacy import FRESH, PrivacyGuard
 from pdlrecover.recovery.removal import check_removal, unprotected
 from pdlrecover.sharing import Quorums
 
@@ -77,6 +77,14 @@ class RemovalRule:
 
     def judge(self, proposal: RemovalProposal, others: Sequence[RemovalProposal]) -> None:
         """Raise if the rule refuses this removal, after these others."""
+        try:
+            self._judge(proposal, others)
+        except PlanError as error:  # between peers it is the method that says how it starts
+            raise PlanError(
+                *(self._fresh() if part == FRESH else part for part in error.parts)
+            ) from error
+
+    def _judge(self, proposal: RemovalProposal, others: Sequence[RemovalProposal]) -> None:
         methods.check_between_peers(proposal.method)
         if proposal.after == NOTHING and not self.starts_afresh(proposal):
             raise PlanError(

@@ -57,6 +57,7 @@ class Contribution:
                 weights=data_weights(own, size_bound),
                 bound=bound,
                 local=local,
+                chunk=1,
             ),
             held_out=[held],
             malicious=() if attack is None else (0,),
