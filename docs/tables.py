@@ -345,6 +345,43 @@ def _effort(row: dict[str, Any]) -> str:
     )
 
 
+def chaos() -> list[str]:
+    """Return what came of the recorded runs of real peers under faults and cheats."""
+    rows = [
+        "| peers | faults | hours | federations | faults that came | runs that ended with one "
+        "model | given up or refused, and said why | named | holds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    commits = set()
+    for path in sorted((RESULTS / "chaos").glob("*.json")):
+        record = read(path)
+        trials = record["trials"]
+        commits.add(record["commit"])
+        ends = [ending for trial in trials for ending in trial["endings"]]
+        whole = sum(ending["weights"] is not None for ending in ends)
+        said = sum(e["weights"] is None and e["statement"] is not None for e in ends)
+        cheats = sorted({cheat for trial in trials for cheat in trial["cheats"].values()})
+        named = {
+            cheat
+            for trial in trials
+            for peer, cheat in trial["cheats"].items()
+            if trial["named"].get(peer)
+        }
+        kind = "beyond the tolerance, too" if record["beyond"] else "within the tolerance"
+        rows.append(
+            f"| {record['peers']} | {kind}{f', {len(cheats)} kinds of cheats' if cheats else ''} | "
+            f"{record['seconds'] / 3600:.2f} | {len(trials)} | "
+            f"{sum(sum(trial['faults'].values()) for trial in trials)} | {whole} of {len(ends)} | "
+            f"{said} | {', '.join(sorted(named)) or '–'} | {'yes' if record['holds'] else 'no'} |"
+        )
+    return [
+        *rows,
+        "",
+        f"`pdlrecover peer chaos --record …`, of commit {', '.join(sorted(commits))}, on two cores "
+        "with other work on them. Runs are trainings and recoveries.",
+    ]
+
+
 def document_table(name: str, place: int = -1) -> list[dict[str, Any]]:
     """Return the rows of one of a document's tables, by key; the last is the whole one."""
     return Document.from_record(read(f"reproductions/{name}.json")).tables[place].by_key()
@@ -422,6 +459,7 @@ def _by_method(mode: str) -> list[str]:
 
 
 TABLES: dict[str, Callable[[], list[str]]] = {
+    "chaos": chaos,
     "sharing": sharing,
     "simulated-rounds": simulated_rounds,
     "peers": peers,

@@ -54,6 +54,7 @@ __all__ = [
     "Setting",
     "ShareError",
     "ToleranceError",
+    "Whom",
 ]
 
 
@@ -71,10 +72,25 @@ class Setting:
         return f"{self.name}={self.value}" if self.value else self.name
 
 
+@dataclasses.dataclass(frozen=True)
+class Whom:
+    """Peers that a message speaks of, by their numbers; who knows their names says those."""
+
+    peers: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"peers {list(self.peers)}" if self.peers[1:] else f"peer {self.peers[0]}"
+
+    def named(self, name: abc.Callable[[int], str]) -> str:
+        """Return them by name."""
+        names = ", ".join(map(name, self.peers))
+        return f"peers {names}" if self.peers[1:] else f"peer {names}"
+
+
 class PDLRecoverError(Exception):
     """The root: whatever this package raises on purpose.
 
-    Its arguments are the parts of its message: texts, settings, and errors that it is about.
+    Its arguments are the parts of its message: texts, settings, peers, and errors that it is about.
     """
 
     def __str__(self) -> str:
@@ -82,17 +98,23 @@ class PDLRecoverError(Exception):
 
     def said(self, word: abc.Callable[[Setting], str]) -> str:
         """Return the message with an interface's own words for its settings."""
-        return "".join(word(part) if isinstance(part, Setting) else part for part in self.parts)
+        return "".join(
+            word(part) if isinstance(part, Setting) else str(part) for part in self.parts
+        )
+
+    def naming(self, name: abc.Callable[[int], str]) -> list["str | Setting | Whom"]:
+        """Return the parts of the message with peers by their names."""
+        return [part.named(name) if isinstance(part, Whom) else part for part in self.parts]
 
     @property
-    def parts(self) -> list["str | Setting"]:
-        """The message as texts and settings, with those of errors that it is about."""
-        found: list[str | Setting] = []
+    def parts(self) -> list["str | Setting | Whom"]:
+        """The message as texts, settings and peers, with those of errors that it is about."""
+        found: list[str | Setting | Whom] = []
         for part in self.args:
             if isinstance(part, PDLRecoverError):
                 found += part.parts
             else:
-                found.append(part if isinstance(part, Setting) else str(part))
+                found.append(part if isinstance(part, Setting | Whom) else str(part))
         return found
 
 

@@ -7,6 +7,7 @@ import small
 import torch
 
 from pdlrecover import Federation
+from pdlrecover.errors import PlanError, Whom
 from pdlrecover.federation.roster import Roster
 
 NUMBERED, NAMED = Roster(count=4), Roster(count=4, names=("a", "b", "c", "d"))
@@ -65,11 +66,10 @@ def test_a_mask_removes_the_peers_that_it_marks():
 
 
 def test_refusals_speak_of_peers_by_their_names():
-    said = "the updates of peer 2: peers [0, 1] are kept, peers are numbered 0 to 3"
-    assert NAMED.in_names(said) == (
-        "the updates of peer 'c': peers 'a', 'b' are kept, peers are numbered 0 to 3"
-    )
-    assert NUMBERED.in_names(said) == said
+    error = PlanError("the updates of ", Whom((2,)), ": ", Whom((0, 1)), " are kept")
+    assert str(error) == "the updates of peer 2: peers [0, 1] are kept"
+    assert "".join(error.naming(NAMED.said)) == "the updates of peer 'c': peers 'a', 'b' are kept"
+    assert "".join(error.naming(NUMBERED.said)) == "the updates of peer 2: peers 0, 1 are kept"
 
 
 def test_a_federation_by_names_recovers_what_one_by_numbers_does():

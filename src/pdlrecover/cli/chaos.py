@@ -47,6 +47,7 @@ def chaos(
     """
     from pdlrecover.experiments.chaos.campaign import named_cheats, record, unleash
     from pdlrecover.experiments.chaos.scenario import Scenario
+    from pdlrecover.experiments.experiment.record import commit
 
     exit_when_terminated()
     chosen = named_cheats(cheats)
@@ -68,7 +69,7 @@ def chaos(
         make_folder(keep, PlanError)
         verdict = run(keep)
     if write is not None:
-        write_json(write, record(verdict), RecordError)
+        write_json(write, {"commit": commit(), **record(verdict)}, RecordError)
     _show(verdict)
     if verdict.problems:
         raise typer.Exit(FAILED)

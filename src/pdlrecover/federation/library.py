@@ -261,7 +261,7 @@ class Federation(SimulatedFederation):
                 observer=observer,
             )
         except PlanError as error:
-            raise PlanError(self.roster.in_names(str(error))) from error
+            raise PlanError(*error.naming(self.roster.said)) from error
 
     def _check_faults(self, faults: Faults | None) -> None:
         if faults is None:

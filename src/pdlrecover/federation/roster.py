@@ -9,7 +9,6 @@ as a mapping. Some of them can be given as
 """
 
 import difflib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,11 @@ class Roster:
 
     def title(self, peer: int) -> str:
         """Return what a peer is called in messages."""
-        return f"peer {peer}" if self.names is None else f"peer {self.names[peer]!r}"
+        return f"peer {self.said(peer)}"
+
+    def said(self, peer: int) -> str:
+        """Return a peer as it stands in messages, after "peer"."""
+        return str(peer) if self.names is None else repr(self.names[peer])
 
     def name(self, peer: int) -> str:
         """Return a peer's name, or its number."""
@@ -73,21 +76,6 @@ class Roster:
         if any(isinstance(peer, bool | np.bool_) for peer in peers):
             peers = self._masked(peers, argument)
         return tuple(dict.fromkeys(self.number(peer, argument) for peer in peers))
-
-    def in_names(self, message: str) -> str:
-        """Return a message about peers by number as one about peers by name, if they have names."""
-        if self.names is None:
-            return message
-        message = re.sub(r"\bpeer (\d+)\b", lambda m: self.title(int(m[1])), message)
-        return re.sub(
-            r"\bpeers \[([\d, ]+)\]",
-            lambda m: "peers " + ", ".join(self.names_of(m[1])),
-            message,
-        )
-
-    def names_of(self, numbers: str) -> list[str]:
-        """Return the names of peers whose numbers are listed in a text."""
-        return [repr(self.name(int(number))) for number in numbers.split(",")]
 
     def _named(self, name: str) -> int:
         if self.names is None:

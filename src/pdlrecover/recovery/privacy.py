@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import comb
 
-from pdlrecover.errors import PlanError, Setting
+from pdlrecover.errors import PlanError, Setting, Whom
 
 MAX_COMBINATIONS = 10_000
 """How many combinations of a question's sums are examined at most; more are refused."""
@@ -174,8 +174,9 @@ def _too_many(count: int) -> list[str | Setting]:
     ]
 
 
-def _would_reveal(some: Sequence[int], present: int, colluders: int) -> list[str | Setting]:
-    whose = f"one of peers {list(some)}, to the others of them" if some[1:] else f"peer {some[0]}"
+def _would_reveal(some: Sequence[int], present: int, colluders: int) -> list[str | Setting | Whom]:
+    whom = Whom(tuple(some))
+    whose = ["one of ", whom, ", to the others of them"] if some[1:] else [whom]
     who = (
         f"{colluders} peers may collude. At least {colluders + 2} honest peers leave at once"
         if colluders
@@ -183,7 +184,9 @@ def _would_reveal(some: Sequence[int], present: int, colluders: int) -> list[str
         "leave at once (between real peers two more than may collude)"
     )
     return [
-        f"this would reveal the updates of {whose}: they follow from the sum without the removed "
+        "this would reveal the updates of ",
+        *whose,
+        ": they follow from the sum without the removed "
         f"peers and those that were opened before, in rounds where {present} peers or more took "
         f"part, and {who}, and removals are judged together: wait for others, recover from a fresh "
         "start (",

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pdlrecover.errors import HistoryError
+from pdlrecover.errors import HistoryError, Whom
 from pdlrecover.field import Elements
 from pdlrecover.files import read_json, write_json
 from pdlrecover.history.plain.array_log import ArrayLog
@@ -123,9 +123,9 @@ class RunHistory:
             inside = wanted.intersection(cohort)
             if inside and len(inside) < len(cohort):
                 raise HistoryError(
-                    f"peers {sorted(set(cohort) - inside)[:5]} were recorded in one sum with "
-                    f"{len(inside)} kept peers, and cannot be taken out of it; record them as a "
-                    "cohort of their own before training"
+                    Whom(tuple(sorted(set(cohort) - inside)[:5])),
+                    f" stood in one sum with {len(inside)} kept peers, and cannot be taken out of it; "
+                    "record them as a cohort of their own before training",
                 )
             if inside:
                 found.append(index)

@@ -62,7 +62,7 @@ def test_peers_train_and_recover_to_the_bit_of_the_simulation(tmp_path, accepted
         assert "training has not ended" in early["error"]
         await until(all_have(folders, "trained.safetensors"))
         refused = await ask(folders[0] / "control", alone)
-        assert "would reveal the updates of peer" in refused["error"]
+        assert "would reveal the updates of peer elm: " in refused["error"]
         removal = {**alone, "removed": ["elm", "birch"], "reason": "malicious"}
         removal |= {"method": "pdlrecover", "accept_differencing": accepted}
         proposed = await ask(folders[0] / "control", removal)

@@ -11,7 +11,7 @@ from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.metrics import counted
 from pdlrecover.engines.peers.protocol.messages import NOTHING
 from pdlrecover.engines.peers.settings import NO_FALLBACK
-from pdlrecover.errors import PlanError
+from pdlrecover.errors import LocalError, PlanError
 from pdlrecover.files import write_json
 from pdlrecover.recovery.methods import DEFAULT
 
@@ -42,7 +42,13 @@ class Control:
         self._peer = peer
 
     def command(self, command: dict[str, Any]) -> s.Answer:
-        """Do what the operator asks on the local socket."""
+        """Do what the operator asks on the local socket; refusals name peers."""
+        try:
+            return self._obeyed(command)
+        except LocalError as error:
+            raise type(error)(*error.naming(self._peer.names.__getitem__)) from error
+
+    def _obeyed(self, command: dict[str, Any]) -> s.Answer:
         match command:
             case {"do": "status"}:
                 return self.status()
