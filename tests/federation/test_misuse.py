@@ -417,7 +417,7 @@ RECOVER = {
     ),
     "schedule-that-does-not-fit": (
         lambda: trained().recover([0, 1], "pdlrecover", schedule=Schedule()),
-        "25 preparation and 25 final rounds do not fit a run of 8; lower them to 2 each",
+        "do not fit a run of 8; lower preparation and final to 2 each",
     ),
     "optimizer-of-auto": (
         lambda: trained().recover([0, 1], optimizer="adam"),
