@@ -415,9 +415,13 @@ RECOVER = {
         lambda: trained().recover([0, 1], "pdlrecover", schedule=(2, 2)),
         "schedule must be a Schedule(preparation=…, final=…), got (2, 2)",
     ),
+    "mask-of-numbers": (
+        lambda: trained().recover([0, 1, 0, 1, 0, 0, 0, 0]),
+        "remove names peer 0 more than once; name each peer once, or give truth values",
+    ),
     "schedule-that-does-not-fit": (
         lambda: trained().recover([0, 1], "pdlrecover", schedule=Schedule()),
-        "25 preparation and 25 final rounds do not fit a run of 8; lower preparation and",
+        "do not fit a run of 8; lower preparation and final to 2 each",
     ),
     "optimizer-of-auto": (
         lambda: trained().recover([0, 1], optimizer="adam"),

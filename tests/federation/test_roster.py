@@ -24,7 +24,6 @@ MASK = [False, True, False, True]
         [np.int64(1), np.uint8(3)],
         np.array([1, 3]),
         torch.tensor([1, 3]),
-        [1, 3, 1],
         pandas.Series([1, 3]),
         MASK,
         np.array(MASK),

@@ -171,7 +171,7 @@ def load_model(
     content = read_bytes(place, ModelError, missing="name a .safetensors file")
     tensors, metadata = _parsed(content, place)
     _check_digest(tensors, metadata, content, place)
-    model = copy.deepcopy(module).float()
+    model = copy.deepcopy(module).float().eval()
     put_weights(model, tensors, str(place))
     try:
         known = json.loads(metadata["classes"]) if "classes" in metadata else None
@@ -246,9 +246,9 @@ def _check_digest(
     got = _digest(tensors)
     if expected is None and beside.exists():
         facts = read_json(beside, ModelError)
-        expected = facts.get("file_sha256") if isinstance(facts, dict) else None
+        expected = str(facts.get("file_sha256", "")) if isinstance(facts, dict) else ""
         got = hashlib.sha256(content).hexdigest()
-    if expected is not None and expected != got:
+    if expected and expected != got:
         raise ModelError(
             f"{path} is damaged: the digest of its weights is {got[:16]}…, not {expected[:16]}…; "
             "get it again from where it was saved"

@@ -13,7 +13,7 @@ from pdlrecover.engines.simulation import Observer
 from pdlrecover.engines.sum_store import Faults
 from pdlrecover.engines.summary import Summary, counted
 from pdlrecover.engines.trained_model import TrainedModel
-from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.errors import HistoryError, LocalError, PlanError
 from pdlrecover.federation.arguments import described, instance, number, whole
 from pdlrecover.federation.own_data import OwnData, take_in
 from pdlrecover.federation.plain_options import settings_of
@@ -260,8 +260,8 @@ class Federation(SimulatedFederation):
                 progress=progress,
                 observer=observer,
             )
-        except PlanError as error:
-            raise PlanError(*error.naming(self.roster.said)) from error
+        except LocalError as error:
+            raise type(error)(*error.naming(self.roster.said)) from error
 
     def _check_faults(self, faults: Faults | None) -> None:
         if faults is None:

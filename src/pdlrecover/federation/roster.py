@@ -60,7 +60,7 @@ class Roster:
         return peer
 
     def numbers(self, given: Any, argument: str) -> tuple[int, ...]:
-        """Return the numbers of the peers that are meant, each once, in the order given."""
+        """Return the numbers of the peers that are meant, in the order given."""
         if isinstance(given, str | Path):
             given = self._file(given, argument)
         if isinstance(given, torch.Tensor):
@@ -75,7 +75,14 @@ class Roster:
         peers = list(given)
         if any(isinstance(peer, bool | np.bool_) for peer in peers):
             peers = self._masked(peers, argument)
-        return tuple(dict.fromkeys(self.number(peer, argument) for peer in peers))
+        numbers = tuple(self.number(peer, argument) for peer in peers)
+        if len(set(numbers)) < len(numbers):
+            twice = next(peer for peer in numbers if numbers.count(peer) > 1)
+            raise PlanError(
+                f"{argument} names {self.title(twice)} more than once; name each peer once, or "
+                "give truth values (True, False) if it is a mask"
+            )
+        return numbers
 
     def _named(self, name: str) -> int:
         if self.names is None:

@@ -82,7 +82,7 @@ def test_methods_stand_in_the_order_that_the_caption_says():
     assert table.note.startswith(
         "After retraining, the reference, those that keep the promises, then those that do "
         "not, then those after which the backdoor stayed, then those that diverged; of each the "
-        "more accurate first."
+        "more accurate first, and the original model last."
     )
     alone = [row["method"] for row in table.by_key() if row["individual"]]
     assert alone == ["crab"]
@@ -134,7 +134,8 @@ def test_a_retraining_that_diverged_is_held_against_nobody():
     assert told["fine-tune-k"] == "backdoor stayed"
     assert table.note.startswith(
         "After retraining, the reference, which diverged, those of which nothing is told, then "
-        "those after which the backdoor stayed; of each the more accurate first."
+        "those after which the backdoor stayed; of each the more accurate first, and "
+        "the original model last."
     )
     rows = compared([result(methods), result(POISONED, rounds=50)], "").by_key()
     (ours,) = (row for row in rows if row["method"] == "pdlrecover")

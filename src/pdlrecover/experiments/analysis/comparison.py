@@ -313,7 +313,8 @@ def _order(rows: Sequence[Row]) -> str:
     if any(row["method"] == REFERENCE for row in rows):
         after = "After retraining, the reference,"
         after += "" if "reference" in told else " which diverged,"
-    return f"{after}{come} the more accurate first."
+    last = ", and the original model last" if any(row["method"] == POISONED for row in rows) else ""
+    return f"{after}{come} the more accurate first{last}."
 
 
 def first(table: Table) -> Row | None:

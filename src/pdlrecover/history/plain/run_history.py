@@ -124,8 +124,8 @@ class RunHistory:
             if inside and len(inside) < len(cohort):
                 raise HistoryError(
                     Whom(tuple(sorted(set(cohort) - inside)[:5])),
-                    f" stood in one sum with {len(inside)} kept peers, and cannot be taken out of it; "
-                    "record them as a cohort of their own before training",
+                    f" stood in one sum with {len(inside)} kept peers, and cannot be taken out of "
+                    "it; record them as a cohort of their own before training",
                 )
             if inside:
                 found.append(index)
