@@ -415,6 +415,10 @@ RECOVER = {
         lambda: trained().recover([0, 1], "pdlrecover", schedule=(2, 2)),
         "schedule must be a Schedule(preparation=…, final=…), got (2, 2)",
     ),
+    "mask-with-another-index": (
+        lambda: trained().recover(pandas.Series([True] * 2 + [False] * 6, index=list("abcdefgh"))),
+        "remove is a mask whose index is not that of the peers (0 to 7); index it by them",
+    ),
     "mask-of-numbers": (
         lambda: trained().recover([0, 1, 0, 1, 0, 0, 0, 0]),
         "remove names peer 0 more than once; name each peer once, or give truth values",

@@ -7,6 +7,7 @@ metadata, all as text:
     tensors_sha256    digest of the tensors, checked when the file is loaded
     classes           the labels in the order of the model's outputs, as a JSON list
     shape             the shape of a sample, as a JSON list
+    columns           the columns of the tables it was trained on, as a JSON list, if they are texts
 
 A trained model adds `weights_sha256`, the digest of the weights in float64 that real peers write to
 their result files, and `made_by`, one line on how it came about. A peer's file has no metadata: its
@@ -31,7 +32,13 @@ from pdlrecover.engines.summary import Summary
 from pdlrecover.errors import DataError, ModelError
 from pdlrecover.files import read_bytes, read_json, write_whole
 from pdlrecover.learning.classes import Classes
-from pdlrecover.learning.intake import samples_and_labels, samples_of
+from pdlrecover.learning.intake import (
+    Columns,
+    check_columns,
+    columns_of,
+    samples_and_labels,
+    samples_of,
+)
 
 FORMAT = "pdlrecover 1"
 SUFFIX = ".safetensors"
@@ -51,6 +58,8 @@ class Classifier:
     """The shape of a sample; None if it is not known."""
     made_by: str = ""
     """How it came about, in one line, if the file says so."""
+    columns: Columns | None = None
+    """The columns of the tables that it was trained on, if these were tables."""
 
     @property
     def classes(self) -> tuple[Hashable, ...] | None:
@@ -62,11 +71,13 @@ class Classifier:
 
         `x` is a tensor, an array, a list or a table of pandas, with one row for each sample.
         """
+        check_columns(columns_of(x), self.columns, "the samples")
         logits = self._logits(samples_of(x))
         return self._names_of(logits).named(logits.argmax(dim=1))
 
     def accuracy(self, x: Any, y: Any) -> float:
         """Return the share of these samples, from 0 to 1, that get their own label."""
+        check_columns(columns_of(x), self.columns, "the samples")
         samples, labels = samples_and_labels(x, y)
         logits = self._logits(samples)
         own = self._names_of(logits).numbers(labels, "the labels")
@@ -147,6 +158,8 @@ def write_model(path: Path | str, classifier: Classifier, more: Mapping[str, str
         metadata["classes"] = _written(classifier.classes)
     if classifier.shape is not None:
         metadata["shape"] = json.dumps(classifier.shape)
+    if classifier.columns and all(isinstance(name, str) for name in classifier.columns):
+        metadata["columns"] = json.dumps(classifier.columns)
     write_whole(place, safetensors.torch.save(tensors, metadata), ModelError)
 
 
@@ -176,12 +189,18 @@ def load_model(
     try:
         known = json.loads(metadata["classes"]) if "classes" in metadata else None
         shape = tuple(json.loads(metadata["shape"])) if "shape" in metadata else None
+        columns = tuple(json.loads(metadata["columns"])) if "columns" in metadata else None
     except (ValueError, TypeError) as error:
         raise ModelError(f"{place} is damaged: its metadata are {error}; save it again") from error
     given = known if classes is None else list(classes)
+    if known and given and sorted(map(str, given)) != sorted(map(str, known)):
+        raise ModelError(
+            f"{place} says that its classes are {known}, and classes={given} are given; leave them "
+            "out, or save the model again with others"
+        )
     names = None if given is None else Classes(names=tuple(given))
     made_by = metadata.get("made_by", "")
-    return Classifier(model=model, known=names, shape=shape, made_by=made_by)
+    return Classifier(model=model, known=names, shape=shape, made_by=made_by, columns=columns)
 
 
 def put_weights(module: torch.nn.Module, tensors: Tensors, source: str) -> None:

@@ -16,9 +16,11 @@ from pdlrecover.engines.summary import Summary, counted
 from pdlrecover.errors import PlanError
 from pdlrecover.learning import FlatModel, Weights
 from pdlrecover.learning.classes import Classes
-from pdlrecover.learning.intake import samples_and_labels
+from pdlrecover.learning.intake import Columns, samples_and_labels
 
 TRAINING = "training"
+HUGE = 1e4
+"""Weights beyond this are no model: the training has diverged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,8 @@ class TrainedModel:
     origin: Origin = Origin()
     """The method, who was removed, and how long the training was."""
     known: Classes | None = None
+    columns: Columns | None = None
+    """The columns of the tables that it was trained on, if these were tables."""
     _flat: FlatModel
 
     @property
@@ -111,7 +115,12 @@ class TrainedModel:
 
     @property
     def _classifier(self) -> Classifier:
-        return Classifier(model=self.model, known=self._classes, shape=self._flat.example_shape)
+        return Classifier(
+            model=self.model,
+            known=self._classes,
+            shape=self._flat.example_shape,
+            columns=self.columns,
+        )
 
     def _in_one_line(self) -> str:
         exact, origin = self.ledger.exact_rounds, self.origin
@@ -142,6 +151,8 @@ class TrainedModel:
         if ledger.liars:
             rows.append(("wrong shares", f"from peers {', '.join(map(str, sorted(ledger.liars)))}"))
         rows += [("went on", why) for why in self.continued]
+        if (largest := float(abs(self.weights).max())) > HUGE:
+            rows.append(("diverged", f"weights reach {largest:.2g}; lower the learning rate"))
         rows += [("held-out data", str(point)) for point in self.evaluations[-1:]]
         title = "Recovered model" if origin.is_recovered else "Trained model"
         return Summary(title=title, rows=tuple(rows))

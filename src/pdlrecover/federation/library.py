@@ -139,6 +139,7 @@ class Federation(SimulatedFederation):
             evaluate_every=terms.evaluate_every,
             roster=own.roster,
             classes=own.classes,
+            columns=own.columns,
             data=data,
         )
 
@@ -389,6 +390,8 @@ def _check_observer(observer: Observer | None) -> None:
 
 def _no_optimizer(optimizer: Any) -> str:
     """Say why this is no optimizer of a federation."""
+    if optimizer is None:
+        return "optimizer must be sgd, momentum, adam or muon, got None; leave it out for sgd"
     kind = optimizer if isinstance(optimizer, type) else type(optimizer)
     name = f"{kind.__module__.split('.')[0]}'s {kind.__name__}"
     return (

@@ -6,6 +6,7 @@ federation knows them again.
 """
 
 import hashlib
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,14 @@ from pdlrecover.federation.arguments import described
 from pdlrecover.federation.roster import Roster
 from pdlrecover.learning import FlatModel
 from pdlrecover.learning.classes import Classes
-from pdlrecover.learning.intake import data_of
+from pdlrecover.learning.flat_model import as_tensor
+from pdlrecover.learning.intake import Columns, check_columns, columns_of, data_of
 from pdlrecover.learning.partition import Partition
+
+PROBED = 64
+"""How many samples a new model is tried on."""
+LARGE = 1e4
+"""Samples beyond this are warned of: pixels and standardised features stay far below."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +41,8 @@ class OwnData:
     classes: Classes
     digests: tuple[str, ...]
     """One for each peer."""
+    columns: Columns | None = None
+    """The columns of the peers' tables, if they gave tables."""
 
 
 def take_in(
@@ -48,6 +57,7 @@ def take_in(
         raise DataError("a federation needs at least one peer's dataset, got none")
     roster = Roster(count=len(given), names=names)
     parts = [data_of(data, roster.title(peer)) for peer, data in enumerate(given)]
+    columns = _columns(given, roster)
     shape = parts[0][0].shape[1:]
     for peer, (samples, _) in enumerate(parts):
         if samples.shape[1:] != shape:
@@ -55,7 +65,10 @@ def take_in(
                 f"all peers' samples must have one shape; {roster.title(0)} has {tuple(shape)} and "
                 f"{roster.title(peer)} {tuple(samples.shape[1:])}"
             )
-    outputs = FlatModel(model, tuple(shape)).classes
+    flat = FlatModel(model, tuple(shape))
+    outputs = flat.classes
+    _check_logits(flat, parts[0][0][:PROBED])
+    _warn_of_scale(parts, roster)
     if outputs < 2:
         raise ModelError(
             f"the model has {outputs} output for each sample, and needs one for each class; for "
@@ -73,7 +86,44 @@ def take_in(
         roster=roster,
         classes=known,
         digests=tuple(_digest(x, y) for (x, _), y in zip(parts, numbers, strict=True)),
+        columns=columns,
     )
+
+
+def _columns(given: Sequence[Any], roster: Roster) -> Columns | None:
+    """Return the columns of those peers' samples that are tables; raise if they differ."""
+    first: Columns | None = None
+    for peer, data in enumerate(given):
+        found = columns_of(data[0]) if isinstance(data, tuple | list) else None
+        check_columns(found, first, f"{roster.title(peer)}'s samples")
+        first = first or found
+    return first
+
+
+def _check_logits(flat: FlatModel, samples: torch.Tensor) -> None:
+    """Refuse a model that returns probabilities: they would go through a softmax again."""
+    with torch.no_grad():
+        found = flat.logits(as_tensor(flat.initial), samples)
+    whole = torch.allclose(found.sum(dim=1), torch.ones(len(found)), atol=1e-4)
+    if found.shape[1] > 1 and whole and bool((found >= 0).all()):
+        raise ModelError(
+            "the model returns probabilities, which are 0 or more and add up to 1; the loss takes "
+            "logits, so leave the softmax at its end out"
+        )
+
+
+def _warn_of_scale(parts: Sequence[tuple[torch.Tensor, Any]], roster: Roster) -> None:
+    """Warn of samples so large that hardly any learning rate fits them."""
+    peer, largest = max(
+        ((peer, float(x.abs().max())) for peer, (x, _) in enumerate(parts)),
+        key=lambda each: each[1],
+    )
+    if largest > LARGE:
+        warnings.warn(
+            f"{roster.title(peer)}'s samples reach {largest:.3g}; bring features to a common scale "
+            "first, the same at all peers, or the training may diverge",
+            stacklevel=4,
+        )
 
 
 def check_module(model: Any) -> None:
@@ -85,6 +135,11 @@ def check_module(model: Any) -> None:
         )
     if not isinstance(model, torch.nn.Module):
         raise ModelError(f"the model must be a torch module, got {described(model)}")
+    if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"):
+        raise ModelError(
+            "the model is compiled or scripted, and gradients of many peers at once cannot be "
+            "taken of it; give the module that it was made of"
+        )
     if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
         raise ModelError(
             f"{type(model).__name__} has lazy layers without weights; call it once on a sample"
@@ -99,6 +154,8 @@ def _named(datasets: Any) -> Mapping[str, Any] | Sequence[Any]:
                 f"in a mapping of datasets the peers have names, texts, got {wrong[0]!r}; "
                 "give a list for peers by number"
             )
+        if odd := [name for name in datasets if not name.isprintable()]:
+            raise DataError(f"names of peers must be printable, got {odd[0]!r}; name it otherwise")
         return datasets
     if not isinstance(datasets, list | tuple):
         raise DataError(

@@ -66,7 +66,7 @@ class Roster:
         if isinstance(given, torch.Tensor):
             given = given.detach().cpu().numpy()
         if hasattr(given, "to_numpy"):
-            given = given.to_numpy()
+            given = self._in_order(given, argument).to_numpy()
         if isinstance(given, dict) or not isinstance(given, Iterable):
             hint = f"; write {argument}=[{given!r}]" if isinstance(given, int) else ""
             raise PlanError(f"{argument} must be {FORMS}, got {described(given)}{hint}")
@@ -109,6 +109,20 @@ class Roster:
         if given.startswith(SIGN):
             return read_suspects(Path(given.removeprefix(SIGN)))
         raise PlanError(f"{argument} must be {FORMS}, got {given!r}; write {argument}=[{given!r}]")
+
+    def _in_order(self, given: Any, argument: str) -> Any:
+        """Return a column of pandas, a mask that is indexed by peers in their order."""
+        index = list(getattr(given, "index", ()))
+        places = list(range(len(index)))
+        if given.dtype.kind != "b" or index == places:
+            return given
+        mine = places if self.names is None else list(self.names)
+        if sorted(map(str, index)) != sorted(map(str, mine)):
+            raise PlanError(
+                f"{argument} is a mask whose index is not that of the peers ({self.listed()}); "
+                "index it by them, or give its values in the order of the peers"
+            )
+        return given.loc[mine]
 
     def _masked(self, mask: list[Any], argument: str) -> list[int]:
         """Return the peers for which a mask is true."""

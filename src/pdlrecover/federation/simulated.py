@@ -23,6 +23,7 @@ from pdlrecover.field import Source
 from pdlrecover.history import Layout, RunHistory, complete_cohorts
 from pdlrecover.learning import FlatModel
 from pdlrecover.learning.classes import Classes
+from pdlrecover.learning.intake import Columns
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.evaluation import EvaluationTerms, evaluated
 from pdlrecover.recovery.privacy import PrivacyGuard, trained_round
@@ -69,6 +70,7 @@ class SimulatedFederation:
         evaluate_every: int = 10,
         roster: Roster | None = None,
         classes: Classes | None = None,
+        columns: Columns | None = None,
         data: tuple[str, ...] | None = None,
     ) -> None:
         """Put a federation together from its parts; `simulate` is for your model and data.
@@ -79,6 +81,7 @@ class SimulatedFederation:
         self._flat = simulated_peers.updates.model
         self._budget, self._new_model, self._data = budget, new_model, data
         self.roster = roster or Roster(count=simulated_peers.peers)
+        self._columns = columns
         self._classes = classes or Classes.numbered(self._flat.classes)
         self._terms = EvaluationTerms(
             every=evaluate_every,
@@ -291,7 +294,13 @@ class SimulatedFederation:
         ledger = self._simulation.latest
         if ledger is None:
             raise PlanError("no recovery was begun")
-        return TrainedModel(weights=weights, ledger=ledger, known=self._classes, _flat=self._flat)
+        return TrainedModel(
+            weights=weights,
+            ledger=ledger,
+            known=self._classes,
+            columns=self._columns,
+            _flat=self._flat,
+        )
 
     def _trained(self, result: MethodOutcome, origin: Origin) -> TrainedModel:
         found = result.evaluations
@@ -302,6 +311,7 @@ class SimulatedFederation:
             continued=tuple(found.continued),
             origin=origin,
             known=self._classes,
+            columns=self._columns,
             _flat=self._flat,
         )
 

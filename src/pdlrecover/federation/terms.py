@@ -31,6 +31,10 @@ NewModel = Callable[[int], torch.nn.Module]
 """Returns the module with first weights drawn from a seed."""
 
 
+LEAST_BOUND = 1e-4
+MOST_SAMPLES = 1 << 20
+
+
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """The options of `Federation.simulate`, which describes them."""
@@ -63,6 +67,16 @@ class Terms:
         }
         plain["seed"] = whole("seed", self.seed, 0)
         plain["bound"] = number("bound", self.bound, above=0.0, error=RangeError)
+        if plain["bound"] < LEAST_BOUND:
+            raise RangeError(
+                f"bound must be at least {LEAST_BOUND}, got {self.bound}: updates are rounded to "
+                "steps of about 1e-6, and shorter ones would be rounded to nothing"
+            )
+        if plain["batch_size"] > MOST_SAMPLES:
+            raise PlanError(
+                f"batch_size must be at most {MOST_SAMPLES:,}, got {self.batch_size}; minibatches "
+                "are drawn with replacement, and a peer's samples are rarely more"
+            )
         plain["l2"] = number("l2", self.l2)
         plain["local_rate"] = number("local_rate", self.local_rate, above=0.0)
         plain["held_out"] = number("held_out", self.held_out, error=DataError)
@@ -72,7 +86,14 @@ class Terms:
             instance(name, getattr(self, name), bool, "True or False", PlanError)
         if not self.held_out <= 0.5:
             raise DataError(f"held_out must be a share from 0 to 0.5, got {self.held_out}")
-        if self.new_model is not None and not callable(self.new_model):
+        if self.folder == "" or (self.resume and self.folder is None):
+            raise PlanError(
+                "resume takes up what is in a folder; give the folder of the interrupted training"
+                if self.resume
+                else "folder is empty; name a folder, or leave it out for a temporary place"
+            )
+        is_module = isinstance(self.new_model, torch.nn.Module)
+        if self.new_model is not None and (is_module or not callable(self.new_model)):
             raise ModelError(
                 "new_model must be a function that returns the module for a seed, got "
                 f"{described(self.new_model)}"

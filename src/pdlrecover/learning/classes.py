@@ -97,7 +97,7 @@ class Classes:
             unknown = labels[(labels < 0) | (labels >= len(self.names))]
             if len(unknown):
                 raise self._unknown(int(unknown[0]), whose)
-            return torch.from_numpy(labels)
+            return torch.from_numpy(np.require(labels, requirements="W"))
         places = {name: place for place, name in enumerate(self.names)}
         values = labels.tolist() if isinstance(labels, np.ndarray) else labels
         found = [places.get(value, -1) for value in values]

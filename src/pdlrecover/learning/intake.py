@@ -6,6 +6,8 @@ Rules:
   become float32; nothing is scaled, and values must be finite.
 - A peer's data are a pair (samples, labels), or a map-style `torch.utils.data.Dataset` of such
   pairs, which is read once. pandas is never imported.
+- Tables are taken by position: so all must have the same columns in the same order, and samples and
+  labels the same index.
 - What cannot be taken is refused in a sentence that says whose it is, what was got, and what to do.
 """
 
@@ -19,6 +21,8 @@ from pdlrecover.errors import DataError
 from pdlrecover.learning.classes import Labels, labels_of
 
 Pair = tuple[torch.Tensor, Labels]
+Columns = tuple[Any, ...]
+"""The names of a table's columns, in their order."""
 
 
 def data_of(data: Any, who: str) -> Pair:
@@ -31,12 +35,36 @@ def samples_and_labels(x: Any, y: Any, who: str = "") -> Pair:
     """Return samples and labels, as many of each and at least one."""
     samples = samples_of(x, _of(who, "samples"))
     labels = labels_of(y, _of(who, "labels"))
+    indices: list[Any] = [each.index for each in (x, y) if hasattr(each, "to_numpy")]
+    if len(indices) == 2 and len(x) == len(y) and not indices[0].equals(indices[1]):
+        raise DataError(
+            f"{_of(who, 'samples')} and labels have different indices, and rows would be paired by "
+            "their places; sort both alike, or give y.to_numpy() if the places are right"
+        )
     if not len(labels) or len(samples) != len(labels):
         raise DataError(
             f"{who or 'there'} {'has' if who else 'are'} {len(samples)} samples and {len(labels)} "
             "labels; give at least one, and as many of each"
         )
     return samples, labels
+
+
+def columns_of(data: Any) -> Columns | None:
+    """Return the columns of samples that are a table, None of any others."""
+    return tuple(data.columns) if hasattr(data, "columns") and hasattr(data, "to_numpy") else None
+
+
+def check_columns(found: Columns | None, expected: Columns | None, whose: str) -> None:
+    """Raise unless two tables have the same columns in the same order; others are not compared."""
+    if found is None or expected is None or found == expected:
+        return
+    same = set(found) == set(expected)
+    other = next((b for a, b in zip(found, expected, strict=False) if a != b), expected[-1])
+    what = "in another order" if same else f"other ones, with no {other!r} at its place"
+    raise DataError(
+        f"the columns of {whose} are {what} than those of the first table; give all tables the "
+        "same columns, such as by x[columns]"
+    )
 
 
 def samples_of(x: Any, whose: str = "the samples") -> torch.Tensor:
@@ -75,6 +103,8 @@ def _from_array(x: Any, whose: str) -> torch.Tensor:
     if isinstance(x, list | tuple) and any(isinstance(row, torch.Tensor) for row in x):
         x = _stacked(x, whose)
     if isinstance(x, torch.Tensor):
+        if x.is_meta:
+            raise DataError(f"{whose} are on the device meta, which has no numbers; give real ones")
         if x.is_complex() or x.is_quantized:
             raise DataError(f"{whose} must be real numbers, got {x.dtype}")
         dense = x.detach() if x.layout == torch.strided else x.detach().to_dense()
@@ -95,7 +125,7 @@ def _from_array(x: Any, whose: str) -> torch.Tensor:
     if array.dtype.kind not in "biuf":
         raise DataError(f"{whose} must be numbers, got an array of {array.dtype}")
     with np.errstate(over="ignore"):
-        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+        return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
 
 
 def _pair(data: Any, who: str) -> tuple[Any, Any]:
