@@ -125,6 +125,23 @@ def test_the_page_loads_nothing():
     assert "default-src 'none'" in page
 
 
+def test_charts_are_there_without_the_script(monkeypatch):
+    documents = read_documents([RESULTS / "mnist-clear-0.json"])
+    page = render(documents)
+    figures = re.findall("<figure>.*?</figure>", page)
+    assert len(figures) == sum(1 for figure in documents[0].figures if figure.series)
+    for drawn, figure in zip(figures, documents[0].figures, strict=False):
+        (chart,) = re.findall('aria-label="[^"]*"><svg [^>]*class="still".*</svg></div>', drawn)
+        assert "<path" in chart
+        assert f">{figure.y}<" in chart
+        legend = re.findall("<span><svg .*?</svg>(.*?)</span>", drawn)
+        assert legend == [series.name for series in figure.series]
+    monkeypatch.setattr("pdlrecover.experiments.report.html.ROOM", len(page.encode()) - 1)
+    small = render(documents)
+    assert 'class="still"' not in small
+    assert small.count("<noscript>") == len(figures)
+
+
 def test_a_page_of_several_begins_with_what_each_says_first(tmp_path):
     for name in ("ledger", "table-3", "bound"):
         made = Document(name=name, title=f"On {name}", summary=[f"{name} in short.", "More."])

@@ -5,6 +5,8 @@ Rules:
 - Everything written in a record is text: it is escaped here, and the script only ever sets text.
 - Text, tables and the ledger are plain HTML, so that they are there without the script; it draws
   the charts, whose specifications are embedded as JSON, sorts, and switches.
+- Charts are there without it too, as they were drawn beforehand, unless that makes the page larger
+  than `ROOM`; the script replaces them.
 - A content security policy allows the page's own style and scripts, by their digests, and nothing
   else: no request can leave it, and no text becomes code.
 """
@@ -13,7 +15,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -25,7 +27,14 @@ from pdlrecover.experiments.analysis.cells import numeric, places, shown, withou
 from pdlrecover.experiments.analysis.cells import value as number
 from pdlrecover.experiments.analysis.document import Cell, Document, Fact, Figure, Row, Table
 from pdlrecover.experiments.analysis.format import listed
-from pdlrecover.experiments.report.figures import coincident, config, page_chart, runtime
+from pdlrecover.experiments.report.figures import (
+    coincident,
+    config,
+    page_chart,
+    runtime,
+    still,
+    swatches,
+)
 from pdlrecover.experiments.report.ledger_picture import picture
 from pdlrecover.experiments.report.palette import is_ours, style
 from pdlrecover.files import make_folder, write_whole
@@ -46,6 +55,8 @@ LEDGER = {
 """The title and the first words of the ledger, by whether anything was shared."""
 LONG = 40
 """Tables of more rows are folded."""
+ROOM = 2_500_000
+"""Bytes of a page; one that is larger has no charts that were drawn beforehand."""
 HELD = 5
 """The most columns that stay in place when a table is scrolled; the style knows no more."""
 
@@ -60,6 +71,19 @@ def write_report(documents: Sequence[Document], path: Path) -> Path:
 
 def render(documents: Sequence[Document]) -> str:
     """Return the page of these documents."""
+    page = _page(documents, iter(()))
+    stills, room = [], ROOM - len(page.encode())
+    for figure in [figure for document in documents for figure in _drawn(document)]:
+        stills.append(still(figure))
+        room -= len(stills[-1].encode())
+        if room < 0:
+            return page
+    whole = _page(documents, iter(stills))
+    return whole if len(whole.encode()) <= ROOM else page
+
+
+def _page(documents: Sequence[Document], stills: Iterator[str]) -> str:
+    """Return the page, with the charts that were drawn beforehand in turn, if there are any."""
     styles = style() + _part("page.css")
     script = "\n".join(['"use strict";', *map(_part, SCRIPTS)])
     title = documents[0].title if len(documents) == 1 else SEVERAL
@@ -72,7 +96,7 @@ def render(documents: Sequence[Document]) -> str:
         script=script,
         script_digest=_digest(script),
         contents=_contents(documents) if len(documents) > 1 else "",
-        body="\n".join(_section(d, i, len(documents) > 1) for i, d in enumerate(documents)),
+        body="\n".join(_section(d, i, len(documents) > 1, stills) for i, d in enumerate(documents)),
         charts=embedded(_charts([f for document in documents for f in _drawn(document)])),
     )
 
@@ -110,12 +134,14 @@ def _contents(documents: Sequence[Document]) -> str:
     return f'<nav aria-labelledby="short"><h2 id="short">In short</h2><ol>{links}</ol></nav>'
 
 
-def _section(document: Document, index: int, titled: bool) -> str:
+def _section(document: Document, index: int, titled: bool, stills: Iterator[str]) -> str:
     parts = _tables(document)
     every = [part.command for part in parts] + [figure.command for figure in _drawn(document)]
     commands = dict.fromkeys(command for command in every if command)
     once = len(commands) == 1
-    figures = "".join(_figure(figure, commanded=not once) for figure in _drawn(document))
+    figures = "".join(
+        _figure(figure, next(stills, ""), commanded=not once) for figure in _drawn(document)
+    )
     tables = [_table(table, commanded=not once) for table in parts]
     first = tables[: document.comparison is not None]
     made = [
@@ -156,17 +182,19 @@ def _fact(fact: Fact) -> str:
     )
 
 
-def _figure(figure: Figure, *, commanded: bool) -> str:
+def _figure(figure: Figure, drawn: str, *, commanded: bool) -> str:
+    legend = "".join(f"<span>{swatch}{escape(name)}</span>" for swatch, name in swatches(figure))
     scale = '<button type="button" aria-pressed="false">Logarithmic rounds</button>'
     # A logarithm may help with lines by round, where some end long before others.
     lines = "round" in figure.x.split() and not all(series.points for series in figure.series)
     label = escape(f"{figure.title}: {figure.y} by {figure.x}. Arrow keys read the values.")
     return (
         f"<figure><figcaption><h3>{escape(figure.title)}</h3></figcaption>"
-        '<div class="legend" role="group" aria-label="Series"></div>'
+        '<div class="legend" role="group" aria-label="Series">'
+        f"{legend if drawn else ''}</div>"
         f"{_hidden(figure)}"
         f'<div class="plot"><div class="canvas" tabindex="0" role="img" aria-label="{label}">'
-        "<noscript>Curves are drawn by a script.</noscript></div>"
+        f"{drawn or '<noscript>Curves are drawn by a script.</noscript>'}</div>"
         '<div class="tip" role="status"></div></div>'
         f'<div class="scales">{scale if lines else ""}</div>'
         f"{_note(figure.note)}{_command(figure.command) if commanded else ''}</figure>"
