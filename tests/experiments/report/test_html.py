@@ -280,8 +280,17 @@ def test_our_rows_are_marked_by_the_method_they_name():
         for heading in ("method", "other")
     ]
     page = render([Document(name="x", title="x", summary=[], tables=tables)])
-    marked = re.findall('<tr class="ours">(.*?)</tr>', page)
+    marked = re.findall('<tr class="best">(.*?)</tr>', page)
     assert [re.findall(">([^<]+)<", row) for row in marked] == [["mnist", "PDLRecover"]]
+
+
+def test_the_best_recovery_stands_out_where_there_is_a_comparison():
+    methods = {**POISONED, "auto": entry(0.96, 0.01)}
+    page = render(documents_from_result(result(methods)))
+    rows = re.findall('<tr class="best">(.*?)</tr>', page)
+    assert [re.findall(">([^<]+)<", row)[0] for row in rows] == ["auto", "auto", "auto"]
+    wild = {"poisoned": methods["poisoned"], "auto": replace(methods["auto"], held_out_loss=1e9)}
+    assert '<tr class="best">' not in render(documents_from_result(result(wild)))
 
 
 def written(folder, name, content):

@@ -25,6 +25,7 @@ from typing import Any
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.analysis.cells import numeric, places, shown, without_gaps
 from pdlrecover.experiments.analysis.cells import value as number
+from pdlrecover.experiments.analysis.comparison import standing_out
 from pdlrecover.experiments.analysis.document import Cell, Document, Fact, Figure, Row, Table
 from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.report.figures import (
@@ -142,7 +143,8 @@ def _section(document: Document, index: int, titled: bool, stills: Iterator[str]
     figures = "".join(
         _figure(figure, next(stills, ""), commanded=not once) for figure in _drawn(document)
     )
-    tables = [_table(table, commanded=not once) for table in parts]
+    best = None if document.comparison is None else standing_out(document.comparison)
+    tables = [_table(table, best, commanded=not once) for table in parts]
     first = tables[: document.comparison is not None]
     made = [
         f'<section class="document" id="document-{index}">',
@@ -157,7 +159,7 @@ def _section(document: Document, index: int, titled: bool, stills: Iterator[str]
         *first,
         f'<div class="figures">{figures}</div>' if figures else "",
         *tables[len(first) :],
-        _ledger(document) if document.ledger else "",
+        _ledger(document, best) if document.ledger else "",
         f"<div><h3>Run it again</h3>{_command(*commands)}</div>" if once else "",
         f'<p class="origin">{escape(document.note)}</p>' if document.note else "",
         "</section>",
@@ -211,7 +213,7 @@ def _hidden(figure: Figure) -> str:
     )
 
 
-def _table(table: Table, *, folded: bool = True, commanded: bool = True) -> str:
+def _table(table: Table, best: str | None, *, folded: bool = True, commanded: bool = True) -> str:
     table = without_gaps(table)
     decimals = [places(table, column) for column in range(len(table.columns))]
     held = _held(table)
@@ -220,7 +222,7 @@ def _table(table: Table, *, folded: bool = True, commanded: bool = True) -> str:
         f'<th scope="col" aria-sort="none"{kind}><button type="button">{escape(name)}</button></th>'
         for name, kind in zip(table.headings, kinds, strict=True)
     )
-    body = "".join(_row(row, decimals, kinds, _is_ours(table, row)) for row in table.rows)
+    body = "".join(_row(row, decimals, kinds, _stands_out(table, row, best)) for row in table.rows)
     made = (
         '<div class="sideways"><p class="hint">Scroll sideways for more columns →</p>'
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(table.title)}">'
@@ -241,15 +243,15 @@ def _held(table: Table) -> int:
     return place + 1 if place < HELD else 1
 
 
-def _is_ours(table: Table, row: Sequence[Cell]) -> bool:
-    """Say whether a row is of our method, by the column that names methods."""
+def _stands_out(table: Table, row: Sequence[Cell], best: str | None) -> bool:
+    """Say whether a row is of the best method, or of ours where none is known to be the best."""
     return any(
-        key == METHOD and isinstance(cell, str) and is_ours(cell)
+        key == METHOD and isinstance(cell, str) and (cell == best if best else is_ours(cell))
         for key, cell in zip(table.keys, row, strict=True)
     )
 
 
-def _row(row: Sequence[Cell], decimals: Sequence[int], kinds: Sequence[str], ours: bool) -> str:
+def _row(row: Sequence[Cell], decimals: Sequence[int], kinds: Sequence[str], best: bool) -> str:
     cells = []
     for column, (cell, digits, kind) in enumerate(zip(row, decimals, kinds, strict=True)):
         tag = 'th scope="row"' if column == 0 else "td"
@@ -257,11 +259,11 @@ def _row(row: Sequence[Cell], decimals: Sequence[int], kinds: Sequence[str], our
         exact = number(cell) if "number" in kind else None
         there = "" if exact is None or text == str(exact) else f' data-value="{exact}"'
         cells.append(f"<{tag}{kind}{there}>{text}</{tag[:2]}>")
-    mark = ' class="ours"' if ours else ""
+    mark = ' class="best"' if best else ""
     return f"<tr{mark}>{''.join(cells)}</tr>"
 
 
-def _ledger(document: Document) -> str:
+def _ledger(document: Document, best: str | None) -> str:
     rows: list[Row] = [
         {METHOD: method, "opened": kind, **vars(entry)}
         for method, opened in document.ledger.items()
@@ -273,7 +275,7 @@ def _ledger(document: Document) -> str:
         f'<div class="ledger"><h3>{title}</h3><p>{told} A sum over many peers hides each '
         "of them; a single peer’s update shows what its data did.</p>"
         f"{picture(document.ledger)}"
-        f"<details><summary>The same as a table</summary>{_table(table, folded=False)}"
+        f"<details><summary>The same as a table</summary>{_table(table, best, folded=False)}"
         "</details></div>"
     )
 
