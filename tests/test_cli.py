@@ -295,6 +295,24 @@ def test_brackets_in_the_folder_of_a_download_are_only_brackets(tmp_path, monkey
     assert f"mnist is in {tmp_path / 'a[/b]'}" in result.stdout
 
 
+def test_digits_are_said_to_need_no_download(tmp_path):
+    result = run("download", "digits", "--data-dir", str(tmp_path))
+    assert result.returncode == 0
+    assert result.stdout == (
+        "digits are bundled: they come with scikit-learn, and nothing is fetched\n"
+    )
+
+
+def test_a_key_in_the_folder_that_it_protects_is_warned_of(tmp_path):
+    for key, warned in ((tmp_path / "ash" / "key", True), (tmp_path / "oak.key", False)):
+        folder = tmp_path / ("ash" if warned else "oak")
+        made = [str(folder), "--name", folder.name, "--address", "h:1", "--key-file", str(key)]
+        result = run("peer", "init", *made)
+        assert result.returncode == 0
+        assert ("warning: the key is in the folder" in result.stderr) == warned
+        assert result.stdout.count("\n") == 1
+
+
 def test_download_knows_what_it_can_fetch(tmp_path):
     result = run("download", "imagenet", "--data-dir", str(tmp_path))
     assert result.returncode == 2
@@ -320,7 +338,7 @@ def test_what_the_operating_system_refuses_is_one_sentence(tmp_path):
     result = run("simulate", "--rounds", "20", "--out", str(tmp_path / "file"))
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
-    assert "file: File exists" in result.stderr
+    assert "file cannot be written: File exists; choose another place" in result.stderr
 
 
 @pytest.mark.parametrize("table", [COMMANDS, PEER_COMMANDS, HISTORY_COMMANDS])

@@ -13,6 +13,8 @@ import pytest
 from simulated import columns
 
 from pdlrecover.experiments.analysis.document import Document, Figure, Series, Table
+from pdlrecover.experiments.reproductions import REPRODUCTIONS
+from pdlrecover.experiments.reproductions.scale import FULL
 from pdlrecover.recovery.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
@@ -125,6 +127,28 @@ def test_a_method_page_shows_its_figure_once_there_is_one(results):
     results.record(curves("auto"))
     results.run()
     assert page.read_text() == empty
+
+
+def test_the_captions_of_the_front_figure_are_of_its_record():
+    spec = importlib.util.spec_from_file_location("results", ROOT / "docs" / "results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    record = json.loads((module.DOCUMENTS / "figure-attack-curves.json").read_text())
+    figures = module.front(Document.from_record(record))[module.FRONT]
+    (curves,) = [f for f in record["figures"] if f["title"] == "mnist: accuracy (%) by round"]
+    whole = {series["name"]: series["x"][-1] for series in curves["series"]}
+    last = {s.name: s.x[-1] for figure in figures for s in figure.series}
+    said = (
+        f"MNIST, {FULL.peers} peers, {FULL.typical} of them with a backdoor, up to round "
+        f"{last['with the attackers']:.0f} of {whole['poisoned']:.0f}"
+    )
+    done = f"he recovery is done after {last['recovered without']:.0f} rounds"
+    for page in ("README.md", "docs/README.md"):
+        text = " ".join((ROOT / page).read_text().split())
+        assert said in text
+        assert done in text
+    curved, tabled = (REPRODUCTIONS[name] for name in ("figure-attack-curves", "table-3"))
+    assert curved.cells(FULL) == tabled.cells(FULL), "the runs of the table below"
 
 
 def test_the_front_page_has_its_figure_in_words(results):

@@ -142,6 +142,8 @@ def test_damaged_json_is_said(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(HistoryError, match=r"a\.json is damaged: .*; delete it"):
         read_json(tmp_path / "a.json", HistoryError, damaged="delete it")
+    with pytest.raises(HistoryError, match=r"a\.json is no JSON file: .*; name one that is"):
+        read_json(tmp_path / "a.json", HistoryError, damaged=None)
 
 
 def test_what_is_wrong_inside_a_file_is_said_with_its_name():

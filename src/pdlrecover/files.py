@@ -136,13 +136,20 @@ def read_text(path: Path, error: type[LocalError], *, missing: str = "") -> str:
 
 
 def read_json(
-    path: Path, error: type[LocalError], *, missing: str = "", damaged: str = "make it again"
+    path: Path, error: type[LocalError], *, missing: str = "", damaged: str | None = "make it again"
 ) -> Any:
-    """Return the value in a JSON file; `damaged` says what to do if it is not JSON."""
+    """Return the value in a JSON file; `damaged` says what to do if it is not JSON.
+
+    It is None for a file that a user has named, which need not be one that was ever written here.
+    """
     text = read_text(path, error, missing=missing)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as fault:
+        if damaged is None:
+            raise error(
+                f"{path} is no JSON file: {fault}; {missing or 'name one that is'}"
+            ) from fault
         raise error(f"{path} is damaged: {fault}; {damaged}") from fault
 
 

@@ -18,7 +18,7 @@ SIGN = "@"
 
 def read_suspects(path: Path) -> list[int | str]:
     """Return the peers that a file names, in its order, each once."""
-    found = read_json(path, PlanError, missing="name a file of suspects")
+    found = read_json(path, PlanError, missing="name a file of suspects", damaged=None)
     if not isinstance(found, dict) or not isinstance(found.get("suspects"), list):
         raise PlanError(f'{path} must be a JSON object with a list "suspects"')
     if (form := found.get("format")) != FORMAT:

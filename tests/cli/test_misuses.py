@@ -49,6 +49,7 @@ MISUSES = [
     Misuse("plan-no-parameters", PLAN + " --parameters 0", "--parameters must be at least 1"),
     # simulate: its flags
     Misuse("simulate-no-methods", SIMULATE + " --methods=", "--methods must name at least one"),
+    Misuse("simulate-mistyped-method", SIMULATE + " --methods retrian", "did you mean retrain? "),
     Misuse("simulate-unknown-method", SIMULATE + " --methods magic", "no method is called 'magic'"),
     Misuse(
         "simulate-method-in-the-clear-only",
@@ -137,18 +138,34 @@ MISUSES = [
         "simulate --config {there}/fine.toml --rounds 0",
         "fine.toml: --rounds must be at least 1, got 0",
     ),
-    Misuse("simulate-out-is-a-file", "simulate --out {there}/file", "file: File exists"),
+    Misuse("simulate-out-is-a-file", "simulate --out {there}/file", "/file cannot be written: "),
     Misuse("simulate-out-in-a-device", "simulate --out /dev/null/x", "Not a directory"),
     Misuse("simulate-damaged-record", "simulate --out {there}/damaged", "result.json is damaged"),
     # demo, download, report, reproduce
-    Misuse("demo-out-is-a-file", "demo --out {there}/file", "file: File exists"),
+    Misuse("demo-out-is-a-file", "demo --out {there}/file", "; choose another place"),
     Misuse("download-nothing", "download", "Missing argument"),
     Misuse("download-unknown", "download cats --data-dir {there}", "known are mnist, fashion-mni"),
     Misuse("report-nothing", "report", "Missing argument"),
     Misuse("report-empty", "report {there}/empty", "has no document.json or result.json"),
     Misuse("report-nowhere", "report {there}/nowhere", "nowhere"),
+    Misuse("report-no-json", "report {there}/fine.toml", "fine.toml is no JSON file: "),
+    Misuse(
+        "propose-suspects-that-are-no-json",
+        "peer propose-removal {there}/ash --peers @{there}/fine.toml --reason malicious",
+        "fine.toml is no JSON file: ",
+    ),
     Misuse("report-damaged", "report {there}/damaged", "damaged"),
     Misuse("reproduce-unknown", "reproduce table3", "did you mean table-3?"),
+    Misuse(
+        "reproduce-without-data",
+        "reproduce table-3 --data-dir {there}/empty",
+        "mnist, fashion-mnist and har are not in the data folder",
+    ),
+    Misuse(
+        "reproduce-out-is-a-file",
+        "reproduce bound --quick --out {there}/file/x",
+        "x cannot be written: Not a directory; choose another place",
+    ),
     Misuse("reproduce-workers", "reproduce bound --workers 0", "Invalid value for '--workers'"),
     Misuse("reproduce-not-recorded", "reproduce table-1 --documents --out {there}/empty", "not wr"),
     # peers

@@ -177,7 +177,8 @@ def test_a_rate_at_which_training_diverges_is_said_to(tmp_path, malicious):
     )
     assert told.returncode == 0, told.stderr
     said = " ".join(told.stdout.split())
-    assert "poisoned diverged, and its numbers are of the last model it had come to" in said
+    original = "poisoned" if malicious else "trained"
+    assert f"{original} diverged, and its numbers are of the last model it had come to" in said
     assert "retrain diverged" in said
 
 

@@ -80,6 +80,11 @@ def test_a_packing_that_cannot_be_is_refused(bad):
         Tolerance(colluders=66, dropouts=60, liars=5).quorums(200, packing=bad)
 
 
+def test_one_is_not_spoken_of_as_several():
+    assert str(Tolerance(colluders=1, liars=1)) == "1 colluder, 0 dropouts and 1 liar"
+    assert str(Tolerance(colluders=2, dropouts=1)) == "2 colluders, 1 dropout and 0 liars"
+
+
 def test_blocks_cover_the_vector():
     quorums = Tolerance(colluders=2).quorums(10, packing=3)
     assert [quorums.blocks(d) for d in (1, 3, 4, 9, 10)] == [1, 1, 2, 3, 4]

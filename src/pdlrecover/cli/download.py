@@ -17,6 +17,9 @@ from rich.progress import (
 from pdlrecover.learning import download as fetch
 from pdlrecover.learning.files import data_folder
 
+BUNDLED = "digits"
+"""The dataset that needs no download."""
+
 
 def download(
     name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or har.")],
@@ -29,6 +32,9 @@ def download(
 ) -> None:
     """Fetch a dataset from where it is published, and check it."""
     console = Console()
+    if name == BUNDLED:
+        console.print(f"{name} are bundled: they come with scikit-learn, and nothing is fetched")
+        return
     said = TextColumn("{task.description}", markup=False)
     columns = said, BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console) as bars:

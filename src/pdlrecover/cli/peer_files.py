@@ -84,6 +84,13 @@ def init(
         typer.echo(f"history's key: set {VARIABLE}, or type a passphrase at every start", err=True)
     else:
         typer.echo(f"history's key: {key_file}; without it the history is lost", err=True)
+        if key_file.resolve().is_relative_to(folder.resolve()):
+            typer.echo(
+                "warning: the key is in the folder whose history it protects, so whoever copies "
+                "the one has the other; better move it to another disk, and say so as key_file in "
+                f"{folder / SETTINGS}",
+                err=True,
+            )
     typer.echo("Send this line to the person who sets up the federation:", err=True)
     typer.echo(invitation)
 

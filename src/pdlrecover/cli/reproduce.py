@@ -1,6 +1,5 @@
 """`pdlrecover reproduce`: a table or figure by name, or all of them."""
 
-import difflib
 import os
 import time
 from collections.abc import Sequence
@@ -16,8 +15,9 @@ from rich.text import Text
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.cli.tables import Comparison, fitted
-from pdlrecover.errors import PDLRecoverError, PlanError, RecordError
+from pdlrecover.errors import DataError, PDLRecoverError, PlanError, RecordError, did_you_mean
 from pdlrecover.experiments.analysis.document import Document
+from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.results import Results, origin
 from pdlrecover.experiments.batch.cache import Status, Watcher, cached, run_cells
 from pdlrecover.experiments.batch.recorded import Recorded, lacking
@@ -28,6 +28,7 @@ from pdlrecover.experiments.report.html import write_report
 from pdlrecover.experiments.reproductions import REPRODUCTIONS, document_of_records
 from pdlrecover.experiments.reproductions.scale import FULL, QUICK, Scale
 from pdlrecover.files import make_folder, read_json, write_json
+from pdlrecover.learning.files import DATA_VARIABLE, data_folder, is_absent
 
 ALL = "all"
 NAMES = "\n".join(f"- `{each.name}`: {each.title}" for each in REPRODUCTIONS.values())
@@ -70,8 +71,7 @@ def reproduce(
     """
     if name != ALL and name not in REPRODUCTIONS:
         known = [ALL, *REPRODUCTIONS]
-        nearest = difflib.get_close_matches(name, known, n=1)
-        meant = f"did you mean {nearest[0]}? " if nearest else ""
+        meant = did_you_mean(name, known)
         raise PlanError(f"nothing here is called {name!r}; {meant}known are {', '.join(known)}")
     names = list(REPRODUCTIONS) if name == ALL else [name]
     scale = QUICK if quick else FULL
@@ -85,6 +85,8 @@ def reproduce(
         _write_documents(cells, scale, records, folder, console)
         return
     every = [cell for some in cells.values() for cell in some]
+    _check_data(every, cached(every, cache, records), data_dir)
+    make_folder(folder, RecordError)
     if said := _taken(every, records):
         console.print(f"{said} {folder / NAME}; --fresh runs all.", soft_wrap=True, markup=False)
     stopped: KeyboardInterrupt | PDLRecoverError | None = None
@@ -116,6 +118,21 @@ def reproduce(
         raise typer.Exit(INTERRUPTED)
     if stopped:
         raise stopped
+
+
+def _check_data(
+    configs: Sequence[Config], done: Sequence[Result | None], data_dir: Path | None
+) -> None:
+    """Raise, in one sentence, if no run that is to be done has its data."""
+    wanted = [config.dataset for config, found in zip(configs, done, strict=True) if found is None]
+    lacking = [name for name in dict.fromkeys(wanted) if is_absent(name, data_dir)]
+    if wanted and set(wanted) == set(lacking):
+        raise DataError(
+            f"{listed(lacking)} {'is' if len(lacking) == 1 else 'are'} not in the data folder "
+            f"{data_folder(data_dir).absolute()}; get {'it' if len(lacking) == 1 else 'each'} with "
+            f"`pdlrecover download NAME`, name the folder by --data-dir or {DATA_VARIABLE}, or "
+            "give --quick, which needs no data"
+        )
 
 
 def _taken(configs: Sequence[Config], recorded: Recorded) -> str:

@@ -17,7 +17,7 @@ from pdlrecover.cli.common import INTERRUPTED, DataDir, console_of_work
 from pdlrecover.errors import PlanError, Setting
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.record import model_file
-from pdlrecover.experiments.experiment.result import POISONED
+from pdlrecover.experiments.experiment.result import POISONED, shown_name
 from pdlrecover.recovery.methods import METHODS, OURS, entry_of
 from pdlrecover.recovery.schedule import Schedule
 
@@ -142,7 +142,7 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> "Result":
     console.print(results_table(result))
     for name, one in result.methods.items():
         for why in one.continued or ():
-            say(f"{name} went on: {why}.")
+            say(f"{shown_name(name, result.config)} went on: {why}.")
     if phases := _phases(result.config):
         say(phases)
     if result.dataset_note:

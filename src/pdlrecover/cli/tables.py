@@ -16,12 +16,15 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from pdlrecover.experiments.analysis.cells import numeric, places, shown, without_gaps
-from pdlrecover.experiments.analysis.comparison import compared
+from pdlrecover.experiments.analysis.comparison import (
+    compared,
+    shown_names,
+    standing_out,
+)
 from pdlrecover.experiments.analysis.document import Table
 from pdlrecover.experiments.analysis.seeds import SeedResults
 from pdlrecover.experiments.analysis.summary import divergences, headline
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.recovery.methods import OURS
 
 WIDTH = 100
 GAP = 2
@@ -56,23 +59,24 @@ class Comparison:
         if len(table.rows) > SHOWN_ROWS:
             notes.insert(0, f"{len(table.rows) - SHOWN_ROWS} more rows are on the page.")
             table = replace(table, rows=table.rows[:SHOWN_ROWS])
-        gone = []
+        gone, best = [], standing_out(self._table)
         for key in LEAST:
-            if fitted(table, width) is not None:
+            if fitted(table, width, best) is not None:
                 break
             if key in without_gaps(table).keys:
                 gone.append(table.headings[table.keys.index(key)])
                 table = without(table, key)
         if gone:
             notes.insert(0, f"On the page only: {', '.join(gone)}.")
-        yield fitted(table, width) or Text(f"{len(table.rows)} rows, on the page")
+        yield fitted(table, width, best) or Text(f"{len(table.rows)} rows, on the page")
         yield Text("\n".join(line for note in notes for line in _wrapped(note, width)))
 
 
 def results_table(result: Result) -> Comparison:
     """Return what each method reached and what it cost, best first; and which diverged, and why."""
     runs = SeedResults([result])
-    return Comparison(compared(runs, ""), *divergences(runs), title=headline(runs))
+    table = shown_names(compared(runs, ""), result.config)
+    return Comparison(table, *divergences(runs), title=headline(runs))
 
 
 def without(table: Table, key: str) -> Table:
@@ -83,8 +87,11 @@ def without(table: Table, key: str) -> Table:
     return replace(table, columns=columns, rows=rows)
 
 
-def fitted(table: Table, width: int) -> Grid | None:
-    """Return a table whose cells break only between words, or None if that is too wide."""
+def fitted(table: Table, width: int, best: str | None = None) -> Grid | None:
+    """Return a table whose cells break only between words, or None if that is too wide.
+
+    The row of the best method, if one is given, stands out.
+    """
     table = without_gaps(table)
     decimals = [places(table, column) for column in range(len(table.columns))]
     rows = [
@@ -118,7 +125,7 @@ def fitted(table: Table, width: int) -> Grid | None:
         grid.add_column(Text(heading), width=low + more, justify=side)  # type: ignore[arg-type]
     for row in rows:
         cells = ("\n".join(_wrapped(text, w)) for text, w in zip(row, widths, strict=True))
-        grid.add_row(*map(Text, cells), style="bold" if row[0] == OURS else None)
+        grid.add_row(*map(Text, cells), style="bold" if row[0] == best else None)
     return grid
 
 

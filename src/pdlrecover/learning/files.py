@@ -61,6 +61,13 @@ def data_folder(data_dir: Path | str | None = None) -> Path:
     return Path(data_dir or os.environ.get(DATA_VARIABLE) or "data")
 
 
+def is_absent(name: str, data_dir: Path | str | None) -> bool:
+    """Say whether nothing of a dataset is there, which is known by its name."""
+    return (
+        name != "digits" and not (data_folder(data_dir) / name.removesuffix("-inertial")).exists()
+    )
+
+
 def idx_paths(name: str) -> list[str]:
     """Return the paths in the data folder of a dataset that comes as MNIST does."""
     return [f"{name}/{part}-ubyte.gz" for part in IDX_PARTS]

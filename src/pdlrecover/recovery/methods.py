@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
-from pdlrecover.errors import PlanError, Setting
+from pdlrecover.errors import PlanError, Setting, did_you_mean
 from pdlrecover.field import Seeded, Source, SystemSource
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
@@ -296,7 +296,8 @@ def parse(name: str) -> tuple[str, Numbers]:
     """Return the method that a name is of, and what it changes in the settings."""
     base, _, rest = name.partition(":")
     if base not in METHODS:
-        raise PlanError(f"no method is called {base!r}; there are {', '.join(METHODS)}")
+        meant = did_you_mean(base, METHODS)
+        raise PlanError(f"no method is called {base!r}; {meant}there are {', '.join(METHODS)}")
     numbers: Numbers = {}
     varies = METHODS[base].varies
     for part in rest.split("+") if rest else ():

@@ -57,7 +57,8 @@ class Tolerance:
         return Quorums(peers=peers, tolerance=self, packing=packing or largest)
 
     def __str__(self) -> str:
-        return f"{self.colluders} colluders, {self.dropouts} dropouts and {self.liars} liars"
+        many = [f"{n} {name[:-1] if n == 1 else name}" for name, n in vars(self).items()]
+        return f"{many[0]}, {many[1]} and {many[2]}"
 
     def _refusal(self, peers: int, factor: int, spare: int) -> list[str | Setting]:
         """Say which numbers would do, changing one at a time: `spare` must rise to 1."""

@@ -90,6 +90,37 @@ def test_the_headline_is_about_the_best_and_not_about_ours():
     assert said.endswith("It does not keep what is promised.")
 
 
+def test_who_did_exactly_as_well_shares_the_first_place():
+    same = {name: entry(0.96, 0.01, exact=5) for name in ("auto", "accelerated-retrain")}
+    (said,) = [
+        sentence
+        for sentence in only(documents_from_result(result({**POISONED, **same}))).summary
+        if "the best of" in sentence
+    ]
+    first, _, rest = said.partition(" ")
+    (other,) = same.keys() - {first}
+    assert rest.endswith(f"It is, with {other}, the best of 3 recoveries.")
+
+
+def test_nothing_is_called_poisoned_where_nobody_attacked():
+    methods = {name: entry(each.accuracy) for name, each in POISONED.items()}
+    document = only(documents_from_result(result(methods, malicious=0)))
+    assert document.summary[0].endswith(
+        "nobody was removed, and 2 recoveries were run all the same, with all 10 peers."
+    )
+    for table in (document.comparison, *document.tables):
+        assert {row["method"] for row in table.by_key()} == {"trained", "retrain", "pdlrecover"}
+    assert "poisoned" not in json.dumps(document.record())
+    assert document.figures[0].series[0].name == "trained"
+    assert document.comparison.title == "Methods against retraining, best first"
+    alone = {name: methods[name] for name in ("poisoned", "pdlrecover")}
+    document = only(documents_from_result(result(alone, malicious=0)))
+    assert document.comparison.title == "Methods, best first"
+    for attacked in ({"malicious": 2}, {"malicious": 0, "undetected": 1}):
+        document = only(documents_from_result(result(methods, **attacked)))
+        assert document.figures[0].series[0].name == "poisoned"
+
+
 def test_the_committed_record_is_summed_up():
     record = read_result(json.loads((RESULTS / "mnist-clear-0.json").read_text()))
     document = only(documents_from_result(record))
@@ -149,7 +180,7 @@ def test_without_a_backdoor_there_is_no_word_of_one():
             {"undetected": 1, "attack": "sign-flip"},
             "nobody was removed, 1 attacker stayed undetected (sign-flip)",
             "nobody was removed, 1 of those who stayed attacked (sign-flip) and went undetected, "
-            "and the 10 kept peers tried 2 ways to recover.",
+            "and 2 recoveries were run all the same, with all 10 peers.",
         ),
         (
             {"malicious": 2, "undetected": 1, "accused": 1},
@@ -262,7 +293,9 @@ def test_a_model_whose_loss_is_absurd_has_diverged(loss):
     wild = {**POISONED, "delta-grad": entry(0.17, 0.0, held_out_loss=loss, removed_loss=loss)}
     document = only(documents_from_result(result(wild)))
     assert document.summary[-1].startswith("delta-grad diverged, and")
-    assert "its loss on held-out data is" in document.summary[-1]
+    assert "its loss on the test data is" in document.summary[-1]
+    if loss == 1.9e9:
+        assert document.summary[-1].endswith(" is 1.9e9 nats.")
     assert columns(document)["diverged"] == [None, None, None, "yes"]
     runs = Results([result(wild), result(POISONED, seed=1)])
     assert runs.accuracy("delta-grad") == "17.0 (diverged in 1 of 2)"

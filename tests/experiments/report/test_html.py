@@ -125,6 +125,23 @@ def test_the_page_loads_nothing():
     assert "default-src 'none'" in page
 
 
+def test_charts_are_there_without_the_script(monkeypatch):
+    documents = read_documents([RESULTS / "mnist-clear-0.json"])
+    page = render(documents)
+    figures = re.findall("<figure>.*?</figure>", page)
+    assert len(figures) == sum(1 for figure in documents[0].figures if figure.series)
+    for drawn, figure in zip(figures, documents[0].figures, strict=False):
+        (chart,) = re.findall('aria-label="[^"]*"><svg [^>]*class="still".*</svg></div>', drawn)
+        assert "<path" in chart
+        assert f">{figure.y}<" in chart
+        legend = re.findall("<span><svg .*?</svg>(.*?)</span>", drawn)
+        assert legend == [series.name for series in figure.series]
+    monkeypatch.setattr("pdlrecover.experiments.report.html.ROOM", len(page.encode()) - 1)
+    small = render(documents)
+    assert 'class="still"' not in small
+    assert small.count("<noscript>") == len(figures)
+
+
 def test_a_page_of_several_begins_with_what_each_says_first(tmp_path):
     for name in ("ledger", "table-3", "bound"):
         made = Document(name=name, title=f"On {name}", summary=[f"{name} in short.", "More."])
@@ -263,8 +280,17 @@ def test_our_rows_are_marked_by_the_method_they_name():
         for heading in ("method", "other")
     ]
     page = render([Document(name="x", title="x", summary=[], tables=tables)])
-    marked = re.findall('<tr class="ours">(.*?)</tr>', page)
+    marked = re.findall('<tr class="best">(.*?)</tr>', page)
     assert [re.findall(">([^<]+)<", row) for row in marked] == [["mnist", "PDLRecover"]]
+
+
+def test_the_best_recovery_stands_out_where_there_is_a_comparison():
+    methods = {**POISONED, "auto": entry(0.96, 0.01)}
+    page = render(documents_from_result(result(methods)))
+    rows = re.findall('<tr class="best">(.*?)</tr>', page)
+    assert [re.findall(">([^<]+)<", row)[0] for row in rows] == ["auto", "auto", "auto"]
+    wild = {"poisoned": methods["poisoned"], "auto": replace(methods["auto"], held_out_loss=1e9)}
+    assert '<tr class="best">' not in render(documents_from_result(result(wild)))
 
 
 def written(folder, name, content):

@@ -90,9 +90,10 @@ def path(tmp_path_factory):
 
 
 DRAW = """(async () => {
+  const drawn = '.canvas svg:not(.still)';
   for (const figure of document.querySelectorAll('figure')) {
     figure.scrollIntoView();
-    while (!figure.querySelector('.canvas svg')) await new Promise(requestAnimationFrame);
+    while (!figure.querySelector(drawn)) await new Promise(requestAnimationFrame);
   }
   scrollTo(0, 0);
 })()"""
@@ -569,17 +570,25 @@ def test_on_paper_all_series_are_there_and_no_buttons(page):
     page.call("Emulation.setEmulatedMedia", media="")
 
 
-def test_charts_are_drawn_when_they_come_near_or_are_printed(chromium, tmp_path):
+@pytest.mark.parametrize("beforehand", [True, False])
+def test_charts_are_drawn_when_they_come_near_or_are_printed(
+    chromium, tmp_path, monkeypatch, beforehand
+):
+    if not beforehand:
+        monkeypatch.setattr("pdlrecover.experiments.report.html.ROOM", 0)
     line = Series(name="a", x=[1, 2], y=[1, 2])
     figure = Figure(title="t", x="round", y="y", series=[line], command="")
     document = Document(name="d", title="d", summary=[], figures=[figure] * 30)
     chromium.open(write_report([document], tmp_path / "report.html"))
-    count = "document.querySelectorAll('.canvas svg').length"
+    drawn = "document.querySelectorAll('.canvas svg:not(.still)').length"
+    there = "document.querySelectorAll('.canvas:has(svg)').length"
     chromium.run("new Promise(requestAnimationFrame)")
-    assert 0 < chromium.run(count) < 30
-    chromium.run(f"addEventListener('beforeprint', () => {{ window.printed = {count} }})")
+    assert 0 < chromium.run(drawn) < 30
+    assert (chromium.run(there) == 30) == beforehand
+    chromium.run(f"addEventListener('beforeprint', () => {{ window.printed = {there} }})")
     chromium.call("Page.printToPDF")
     assert chromium.run("window.printed") == 30
+    assert (chromium.run(drawn) < 30) == beforehand
     assert chromium.complaints() == []
 
 

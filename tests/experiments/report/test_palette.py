@@ -3,8 +3,8 @@ from pdlrecover.recovery.methods import METHODS
 
 
 def test_every_method_has_a_look_of_its_own_in_every_figure():
-    assert set(METHODS) | {"poisoned"} == set(KNOWN) | set(PLACES)
-    together = looks(["poisoned", *METHODS])
+    assert set(METHODS) | {"poisoned", "trained"} == set(KNOWN) | set(PLACES)
+    together = looks(["poisoned", "trained", *METHODS])
     assert len({(look.colour, look.dash) for look in together.values()}) == len(together)
     for name in METHODS:
         assert looks(["somebody", name])[name] == together[name]

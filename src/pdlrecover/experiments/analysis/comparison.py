@@ -34,10 +34,10 @@ from pdlrecover.experiments.analysis.promises import (
 )
 from pdlrecover.experiments.analysis.results import Mean, Results, percent
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.result import POISONED, Result
+from pdlrecover.experiments.experiment.result import POISONED, TRAINED, Result, shown_name
 from pdlrecover.recovery.methods import METHODS, REFERENCE
 
-TITLE = "Methods, best first"
+TITLE = "Methods{against}, best first"
 STAYED = 0.5
 """A backdoor that keeps more than this share of its success has not been removed."""
 KEPT, BROKEN, STAYS, DIVERGED = range(4)
@@ -79,7 +79,17 @@ def compared(results: Sequence[Result], command: str, *, judged: bool = True) ->
     headings = HEADINGS | {"megabytes": f"MB each peer {sent}"}
     if len(settings) > 1:
         headings["remembered"] = "remembered, at the most"
-    return Table.from_rows(TITLE, rows, headings, command, _note(settings, rows, judged=judged))
+    title = TITLE.format(against=" against retraining" if REFERENCE in order else "")
+    return Table.from_rows(title, rows, headings, command, _note(settings, rows, judged=judged))
+
+
+def shown_names(table: Table, config: Config) -> Table:
+    """Return a table of one experiment with its methods called as they are shown."""
+    place = table.keys.index("method")
+    rows = [
+        [*row[:place], shown_name(str(row[place]), config), *row[place + 1 :]] for row in table.rows
+    ]
+    return replace(table, rows=rows)
 
 
 def ranked(of: Results, *, judged: bool = True) -> list[str]:
@@ -320,4 +330,22 @@ def _order(rows: Sequence[Row]) -> str:
 def first(table: Table) -> Row | None:
     """Return the row of the recovery that stands first in a table, retraining apart."""
     rows = table.by_key()
-    return next((row for row in rows if row["method"] not in (POISONED, REFERENCE)), None)
+    others = (POISONED, TRAINED, REFERENCE)
+    return next((row for row in rows if row["method"] not in others), None)
+
+
+def standing_out(table: Table) -> str | None:
+    """Return the method whose row stands out in a table: the first recovery, unless it diverged."""
+    row = first(table)
+    return None if row is None or row.get("promises") == WORDS[DIVERGED] else str(row["method"])
+
+
+def alike(of: Results, method: str) -> list[str]:
+    """Return the other recoveries that did exactly as well, in the order's own terms."""
+
+    def place(name: str) -> tuple[object, ...]:
+        accuracy, rounds = of.mean(name, "accuracy"), of.exact_rounds(name)
+        return level(of, name), accuracy and accuracy.value, rounds and rounds.value
+
+    others = [name for name in ranked(of) if name not in (POISONED, REFERENCE, method)]
+    return [name for name in others if place(name) == place(method)]

@@ -23,3 +23,11 @@ def counted(count: int, one: str, many: str) -> str:
 def listed(names: list[str]) -> str:
     """Return names as a list in a sentence."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def short(number: float) -> str:
+    """Return a whole number, of which two digits if it is very large: 3.7e17."""
+    if abs(number) < 1e7:
+        return f"{number:,.0f}"
+    factor, power = f"{number:.1e}".split("e")
+    return f"{factor}e{int(power)}"

@@ -10,6 +10,7 @@ import msgspec
 
 from pdlrecover.engines.ledger import ALONE
 from pdlrecover.experiments.analysis.document import Series
+from pdlrecover.experiments.analysis.format import short
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import Estimate, ratio
 from pdlrecover.experiments.experiment.result import (
@@ -22,7 +23,7 @@ from pdlrecover.experiments.experiment.result import (
 from pdlrecover.recovery.methods import METHODS
 
 LOST = 100.0
-"""A loss on held-out data, in nats, that says a model has diverged: guessing costs about 2."""
+"""A loss on the test data, in nats, that says a model has diverged: guessing costs about 2."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ def diverged(method: str, one: MethodResult | None, config: Config) -> str | Non
     """Return why a method counts as diverged in a result, or None if it does not.
 
     It has left the range of numbers that can be shared, or has ended at a model whose loss on
-    held-out data is not finite or above `LOST`. A loss that is not finite is written as None, and
+    the test data is not finite or above `LOST`. A loss that is not finite is written as None, and
     so is that of a run in which nobody was removed: there it says nothing.
     """
     if one is None:
@@ -218,8 +219,8 @@ def diverged(method: str, one: MethodResult | None, config: Config) -> str | Non
     if loss is None and not config.removed:
         return None
     if loss is None or not math.isfinite(loss):
-        return "its loss on held-out data is not finite"
-    return f"its loss on held-out data is {loss:,.0f} nats" if loss > LOST else None
+        return "its loss on the test data is not finite"
+    return f"its loss on the test data is {short(loss)} nats" if loss > LOST else None
 
 
 def work(one: MethodResult, peers: int) -> float:

@@ -4,13 +4,20 @@ The sentence that stands out is about the recovery that stands first in the comp
 it is. What diverged is said to have, and where nothing was shared nothing is said to be opened.
 """
 
-from pdlrecover.experiments.analysis.comparison import DIVERGED, STAYS, best, level, stayed
+from pdlrecover.experiments.analysis.comparison import (
+    DIVERGED,
+    STAYS,
+    alike,
+    best,
+    level,
+    stayed,
+)
 from pdlrecover.experiments.analysis.document import Fact
 from pdlrecover.experiments.analysis.format import counted, listed, percent, readable
 from pdlrecover.experiments.analysis.promises import holds
 from pdlrecover.experiments.analysis.results import Mean
 from pdlrecover.experiments.analysis.seeds import SeedResults
-from pdlrecover.experiments.experiment.result import POISONED
+from pdlrecover.experiments.experiment.result import POISONED, shown_name
 from pdlrecover.recovery.methods import OURS, REFERENCE, starts_afresh
 
 CLEARLY = 0.005
@@ -87,8 +94,9 @@ def divergences(runs: SeedResults) -> list[str]:
         if seeds := [str(seed) for seed, why in reasons.items() if why]:
             which = f" with {'seed' if len(seeds) == 1 else 'seeds'} {listed(seeds)}"
             lines.append(
-                f"{name} diverged{which if len(reasons) > 1 else ''}, and its numbers are of the "
-                f"last model it had come to: {next(filter(None, reasons.values()))}."
+                f"{shown_name(name, runs.config)} diverged{which if len(reasons) > 1 else ''}, and "
+                "its numbers are of the last model it had come to: "
+                f"{next(filter(None, reasons.values()))}."
             )
     return lines
 
@@ -124,7 +132,11 @@ def _setting(runs: SeedResults) -> str:
         parts.append(f"{missed} of those who stayed {did} and went undetected")
     if tried := _recoveries(runs):
         many = counted(len(tried), "way", "ways")
-        parts.append(f"and the {kept} kept peers tried {many} to recover")
+        done = f"the {kept} kept peers tried {many} to recover"
+        if not config.removed:
+            ways = counted(len(tried), "recovery was run", "recoveries were run")
+            done = f"{ways} all the same, with all {kept} peers"
+        parts.append(f"and {done}")
     return f"{text}{', '.join(parts)}."
 
 
@@ -149,7 +161,9 @@ def _reached(runs: SeedResults) -> str:
     part = f" of {rounds:,}" if exact <= rounds else ""
     text += f", with {exact:,.0f}{part} exact rounds; {_before(runs, first)}"
     rivals = len([name for name in tried if name != REFERENCE])
-    place = f"It is the best of {rivals} recoveries" if rivals > 1 else ""
+    equals = alike(runs, first)
+    shared = f", with {listed(equals)}," if equals else ""
+    place = f"It is{shared} the best of {rivals} recoveries" if rivals > 1 else ""
     return ". ".join(part for part in (text, place + _shortfall(runs, first, place)) if part) + "."
 
 
@@ -244,7 +258,9 @@ def _cautions(runs: SeedResults) -> list[str]:
             f"{listed(old)}, differs by its own updates, so those can be computed."
         )
     if runs.unfinished:
-        lines.append(f"Not finished: {listed(runs.unfinished)}.")
+        lines.append(
+            f"Not finished: {listed([shown_name(n, runs.config) for n in runs.unfinished])}."
+        )
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from pdlrecover.experiments.experiment.result import Curve
+from pdlrecover.experiments.experiment.result import Curve, shown_name
 from pdlrecover.experiments.experiment.world import World, measure
 from pdlrecover.recovery.requests import Stepped, Vector
 
@@ -29,14 +29,15 @@ class CurveObserver:
     def __init__(
         self, world: World, name: str, progress: Progress | None, *, measured: bool = True
     ) -> None:
-        self._world, self._name, self._progress = world, name, progress
+        self._world, self._progress = world, progress
+        self._name = shown_name(name, world.config)
         self._measured = measured
         self._last = 0
         self.model: Vector = world.federation.simulated_peers.updates.model.initial
         """The latest."""
         self.curve = Curve(round=[], accuracy=[], attack_success=[])
         if progress:
-            progress.start(name, world.config.rounds)
+            progress.start(self._name, world.config.rounds)
 
     def __call__(self, step: Stepped) -> None:
         """Take note of a round."""

@@ -24,6 +24,8 @@ from pdlrecover.experiments.experiment.config import Config
 
 POISONED = "poisoned"
 """The name of the original run among the results."""
+TRAINED = "trained"
+"""How it is called where it is shown, if nobody attacked."""
 FORMAT = 1
 NEEDED = (
     "dataset",
@@ -57,6 +59,11 @@ NumberName = (
     ]
 )
 """The names of numbers that are averaged over results."""
+
+
+def shown_name(method: str, config: Config) -> str:
+    """Return how a method is called where it is shown; records have its own name."""
+    return TRAINED if method == POISONED and not config.attackers else method
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ from pdlrecover.experiments.experiment.record import (
 )
 from pdlrecover.experiments.experiment.result import POISONED, MethodResult, Result
 from pdlrecover.experiments.experiment.world import World, build, measure
-from pdlrecover.files import held, read_bytes, write_whole
+from pdlrecover.files import held, make_folder, read_bytes, write_whole
 from pdlrecover.learning.model_files import from_safetensors, to_safetensors
 from pdlrecover.recovery.methods import OURS, REFERENCE, entry_of, parse, starts_afresh
 from pdlrecover.recovery.requests import Vector
@@ -63,7 +63,7 @@ def run(
     progress: Progress | None = None,
 ) -> Result:
     """Run an experiment and write `out/result.json`; what is there already is not run again."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, HistoryError)
     with held(out, HistoryError, AT_WORK):
         return _run(config, out, original, data_dir, progress)
 

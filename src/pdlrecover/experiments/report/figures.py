@@ -3,6 +3,7 @@
 - `page_chart` is for the page, which draws it in the browser: it is as large as its holder, takes
   its colours from the page's theme, and has two signals. `hidden` names the series that are
   switched off, `place` is the x whose values are being read.
+- `still` is that chart as an SVG, which the page shows until it is drawn, or without scripts.
 - `draw_panels` writes figures side by side, with a legend, as an SVG file on white. The file holds
   a digest of its specification, so that `fresh` can tell whether it is up to date without drawing.
 
@@ -30,6 +31,8 @@ SHOWN_POINTS = 12
 """In the docs, accuracies drawn as points are shown down to this many points below the best."""
 SIZE = (300, 230)
 """Width and height of a panel in the docs."""
+STILL = (548, 340)
+"""Width and height of a chart on the page that is drawn beforehand: as the largest there."""
 ROW = 17
 """Height of a legend's row in the docs."""
 VALUES = {"x": "x", "y": "value", "spread": "spread", "dot": "dot"}
@@ -64,6 +67,33 @@ def page_chart(figure: Figure) -> Spec:
         **dict.fromkeys(("width", "height"), "container"),
         "autosize": {"type": "fit", "contains": "padding"},
     }
+
+
+def still(figure: Figure) -> str:
+    """Return a figure for the page as an SVG element, for as long as no script has drawn it."""
+    import vl_convert
+
+    width, height = STILL
+    spec = page_chart(figure) | {"config": config(), "width": width, "height": height}
+    drawn = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)
+    return drawn.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace(
+        ' class="marks"', ' class="still"', 1
+    )
+
+
+def swatches(figure: Figure) -> list[tuple[str, str]]:
+    """Return what stands in a figure's legend: an SVG of a line or a point, and the name."""
+    known = looks(s.name for s in figure.series)
+    return [(_swatch(_row(s, known[s.name], css, log=figure.log)), s.name) for s in figure.series]
+
+
+def _swatch(row: Spec) -> str:
+    dashes = " ".join(map(str, row["strokeDash"]))
+    path = f'd="M1,5H21" stroke="{row["colour"]}" stroke-dasharray="{dashes}"'
+    if "dotted" in row:
+        place = "translate(11 5) scale(4)"
+        path = f'd="{row["shape"]}" fill="{row["colour"]}" transform="{place}"'
+    return f'<svg viewBox="0 0 22 10" aria-hidden="true"><path {path}/></svg>'
 
 
 def config(colour: Callable[[Pair], str] = css) -> Spec:

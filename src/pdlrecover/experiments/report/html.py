@@ -5,6 +5,8 @@ Rules:
 - Everything written in a record is text: it is escaped here, and the script only ever sets text.
 - Text, tables and the ledger are plain HTML, so that they are there without the script; it draws
   the charts, whose specifications are embedded as JSON, sorts, and switches.
+- Charts are there without it too, as they were drawn beforehand, unless that makes the page larger
+  than `ROOM`; the script replaces them.
 - A content security policy allows the page's own style and scripts, by their digests, and nothing
   else: no request can leave it, and no text becomes code.
 """
@@ -13,7 +15,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -23,9 +25,17 @@ from typing import Any
 from pdlrecover.errors import RecordError
 from pdlrecover.experiments.analysis.cells import numeric, places, shown, without_gaps
 from pdlrecover.experiments.analysis.cells import value as number
+from pdlrecover.experiments.analysis.comparison import standing_out
 from pdlrecover.experiments.analysis.document import Cell, Document, Fact, Figure, Row, Table
 from pdlrecover.experiments.analysis.format import listed
-from pdlrecover.experiments.report.figures import coincident, config, page_chart, runtime
+from pdlrecover.experiments.report.figures import (
+    coincident,
+    config,
+    page_chart,
+    runtime,
+    still,
+    swatches,
+)
 from pdlrecover.experiments.report.ledger_picture import picture
 from pdlrecover.experiments.report.palette import is_ours, style
 from pdlrecover.files import make_folder, write_whole
@@ -46,6 +56,8 @@ LEDGER = {
 """The title and the first words of the ledger, by whether anything was shared."""
 LONG = 40
 """Tables of more rows are folded."""
+ROOM = 2_500_000
+"""Bytes of a page; one that is larger has no charts that were drawn beforehand."""
 HELD = 5
 """The most columns that stay in place when a table is scrolled; the style knows no more."""
 
@@ -60,6 +72,19 @@ def write_report(documents: Sequence[Document], path: Path) -> Path:
 
 def render(documents: Sequence[Document]) -> str:
     """Return the page of these documents."""
+    page = _page(documents, iter(()))
+    stills, room = [], ROOM - len(page.encode())
+    for figure in [figure for document in documents for figure in _drawn(document)]:
+        stills.append(still(figure))
+        room -= len(stills[-1].encode())
+        if room < 0:
+            return page
+    whole = _page(documents, iter(stills))
+    return whole if len(whole.encode()) <= ROOM else page
+
+
+def _page(documents: Sequence[Document], stills: Iterator[str]) -> str:
+    """Return the page, with the charts that were drawn beforehand in turn, if there are any."""
     styles = style() + _part("page.css")
     script = "\n".join(['"use strict";', *map(_part, SCRIPTS)])
     title = documents[0].title if len(documents) == 1 else SEVERAL
@@ -72,7 +97,7 @@ def render(documents: Sequence[Document]) -> str:
         script=script,
         script_digest=_digest(script),
         contents=_contents(documents) if len(documents) > 1 else "",
-        body="\n".join(_section(d, i, len(documents) > 1) for i, d in enumerate(documents)),
+        body="\n".join(_section(d, i, len(documents) > 1, stills) for i, d in enumerate(documents)),
         charts=embedded(_charts([f for document in documents for f in _drawn(document)])),
     )
 
@@ -110,13 +135,16 @@ def _contents(documents: Sequence[Document]) -> str:
     return f'<nav aria-labelledby="short"><h2 id="short">In short</h2><ol>{links}</ol></nav>'
 
 
-def _section(document: Document, index: int, titled: bool) -> str:
+def _section(document: Document, index: int, titled: bool, stills: Iterator[str]) -> str:
     parts = _tables(document)
     every = [part.command for part in parts] + [figure.command for figure in _drawn(document)]
     commands = dict.fromkeys(command for command in every if command)
     once = len(commands) == 1
-    figures = "".join(_figure(figure, commanded=not once) for figure in _drawn(document))
-    tables = [_table(table, commanded=not once) for table in parts]
+    figures = "".join(
+        _figure(figure, next(stills, ""), commanded=not once) for figure in _drawn(document)
+    )
+    best = None if document.comparison is None else standing_out(document.comparison)
+    tables = [_table(table, best, commanded=not once) for table in parts]
     first = tables[: document.comparison is not None]
     made = [
         f'<section class="document" id="document-{index}">',
@@ -131,7 +159,7 @@ def _section(document: Document, index: int, titled: bool) -> str:
         *first,
         f'<div class="figures">{figures}</div>' if figures else "",
         *tables[len(first) :],
-        _ledger(document) if document.ledger else "",
+        _ledger(document, best) if document.ledger else "",
         f"<div><h3>Run it again</h3>{_command(*commands)}</div>" if once else "",
         f'<p class="origin">{escape(document.note)}</p>' if document.note else "",
         "</section>",
@@ -156,17 +184,19 @@ def _fact(fact: Fact) -> str:
     )
 
 
-def _figure(figure: Figure, *, commanded: bool) -> str:
+def _figure(figure: Figure, drawn: str, *, commanded: bool) -> str:
+    legend = "".join(f"<span>{swatch}{escape(name)}</span>" for swatch, name in swatches(figure))
     scale = '<button type="button" aria-pressed="false">Logarithmic rounds</button>'
     # A logarithm may help with lines by round, where some end long before others.
     lines = "round" in figure.x.split() and not all(series.points for series in figure.series)
     label = escape(f"{figure.title}: {figure.y} by {figure.x}. Arrow keys read the values.")
     return (
         f"<figure><figcaption><h3>{escape(figure.title)}</h3></figcaption>"
-        '<div class="legend" role="group" aria-label="Series"></div>'
+        '<div class="legend" role="group" aria-label="Series">'
+        f"{legend if drawn else ''}</div>"
         f"{_hidden(figure)}"
         f'<div class="plot"><div class="canvas" tabindex="0" role="img" aria-label="{label}">'
-        "<noscript>Curves are drawn by a script.</noscript></div>"
+        f"{drawn or '<noscript>Curves are drawn by a script.</noscript>'}</div>"
         '<div class="tip" role="status"></div></div>'
         f'<div class="scales">{scale if lines else ""}</div>'
         f"{_note(figure.note)}{_command(figure.command) if commanded else ''}</figure>"
@@ -183,7 +213,7 @@ def _hidden(figure: Figure) -> str:
     )
 
 
-def _table(table: Table, *, folded: bool = True, commanded: bool = True) -> str:
+def _table(table: Table, best: str | None, *, folded: bool = True, commanded: bool = True) -> str:
     table = without_gaps(table)
     decimals = [places(table, column) for column in range(len(table.columns))]
     held = _held(table)
@@ -192,7 +222,7 @@ def _table(table: Table, *, folded: bool = True, commanded: bool = True) -> str:
         f'<th scope="col" aria-sort="none"{kind}><button type="button">{escape(name)}</button></th>'
         for name, kind in zip(table.headings, kinds, strict=True)
     )
-    body = "".join(_row(row, decimals, kinds, _is_ours(table, row)) for row in table.rows)
+    body = "".join(_row(row, decimals, kinds, _stands_out(table, row, best)) for row in table.rows)
     made = (
         '<div class="sideways"><p class="hint">Scroll sideways for more columns →</p>'
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(table.title)}">'
@@ -213,15 +243,15 @@ def _held(table: Table) -> int:
     return place + 1 if place < HELD else 1
 
 
-def _is_ours(table: Table, row: Sequence[Cell]) -> bool:
-    """Say whether a row is of our method, by the column that names methods."""
+def _stands_out(table: Table, row: Sequence[Cell], best: str | None) -> bool:
+    """Say whether a row is of the best method, or of ours where none is known to be the best."""
     return any(
-        key == METHOD and isinstance(cell, str) and is_ours(cell)
+        key == METHOD and isinstance(cell, str) and (cell == best if best else is_ours(cell))
         for key, cell in zip(table.keys, row, strict=True)
     )
 
 
-def _row(row: Sequence[Cell], decimals: Sequence[int], kinds: Sequence[str], ours: bool) -> str:
+def _row(row: Sequence[Cell], decimals: Sequence[int], kinds: Sequence[str], best: bool) -> str:
     cells = []
     for column, (cell, digits, kind) in enumerate(zip(row, decimals, kinds, strict=True)):
         tag = 'th scope="row"' if column == 0 else "td"
@@ -229,11 +259,11 @@ def _row(row: Sequence[Cell], decimals: Sequence[int], kinds: Sequence[str], our
         exact = number(cell) if "number" in kind else None
         there = "" if exact is None or text == str(exact) else f' data-value="{exact}"'
         cells.append(f"<{tag}{kind}{there}>{text}</{tag[:2]}>")
-    mark = ' class="ours"' if ours else ""
+    mark = ' class="best"' if best else ""
     return f"<tr{mark}>{''.join(cells)}</tr>"
 
 
-def _ledger(document: Document) -> str:
+def _ledger(document: Document, best: str | None) -> str:
     rows: list[Row] = [
         {METHOD: method, "opened": kind, **vars(entry)}
         for method, opened in document.ledger.items()
@@ -245,7 +275,7 @@ def _ledger(document: Document) -> str:
         f'<div class="ledger"><h3>{title}</h3><p>{told} A sum over many peers hides each '
         "of them; a single peer’s update shows what its data did.</p>"
         f"{picture(document.ledger)}"
-        f"<details><summary>The same as a table</summary>{_table(table, folded=False)}"
+        f"<details><summary>The same as a table</summary>{_table(table, best, folded=False)}"
         "</details></div>"
     )
 

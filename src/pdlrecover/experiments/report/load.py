@@ -15,6 +15,7 @@ from pdlrecover.experiments.reproductions import REPRODUCTIONS
 from pdlrecover.files import read_json
 
 NAMES = ("document.json", "result.json")
+DAMAGED = "make it again, or leave it out"
 
 
 def read_documents(paths: Sequence[Path]) -> list[Document]:
@@ -25,7 +26,7 @@ def read_documents(paths: Sequence[Path]) -> list[Document]:
     results: list[Result] = []
     documents: list[Document] = []
     for file in [file for path in paths for file in _files(path)]:
-        found = read_json(file, RecordError, damaged="make it again, or leave it out")
+        found = read_json(file, RecordError, damaged=None if file in paths else DAMAGED)
         record = found if isinstance(found, dict) else {}
         try:
             if {"methods", "config"} <= record.keys():

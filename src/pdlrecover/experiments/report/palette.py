@@ -11,7 +11,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pdlrecover.experiments.experiment.result import POISONED
+from pdlrecover.experiments.experiment.result import POISONED, TRAINED
 from pdlrecover.recovery.methods import METHODS, OURS, REFERENCE
 
 Pair = tuple[str, str]
@@ -65,6 +65,7 @@ KNOWN = {
     OURS: Look(NAMED["ours"]),
     REFERENCE: Look(NAMED["ink"], dash=(1, 6)),
     POISONED: Look(NAMED["alarm"]),
+    TRAINED: Look(NAMED["muted"]),
 }
 PLACES = tuple(name for name in METHODS if name not in KNOWN)
 

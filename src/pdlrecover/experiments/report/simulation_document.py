@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pdlrecover.engines.ledger import Openings
-from pdlrecover.experiments.analysis.comparison import compared
+from pdlrecover.experiments.analysis.comparison import compared, shown_names
 from pdlrecover.experiments.analysis.document import Cell, Column, Document, Figure, Series, Table
 from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.promises import above
@@ -13,7 +13,7 @@ from pdlrecover.experiments.analysis.results import Mean
 from pdlrecover.experiments.analysis.seeds import SeedResults, by_experiment
 from pdlrecover.experiments.analysis.summary import facts, headline, key, sentences
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.result import NumberName, RateName, Result
+from pdlrecover.experiments.experiment.result import NumberName, RateName, Result, shown_name
 
 CURVES: dict[RateName, str] = {"accuracy": "Accuracy", "attack_success": "Backdoor success"}
 HELD_OUT = "Accuracy by the peers, on what they hold out"
@@ -88,10 +88,10 @@ def _document(runs: SeedResults) -> Document:
         summary=sentences(runs),
         key=key(runs),
         facts=facts(runs),
-        comparison=compared(runs, commands),
+        comparison=shown_names(compared(runs, commands), runs.config),
         figures=[f for f in _figures(runs, commands) if f.series],
-        tables=[_table(runs, commands)],
-        ledger={name: _opened(runs, name) for name in runs.methods},
+        tables=[shown_names(_table(runs, commands), runs.config)],
+        ledger={shown_name(name, runs.config): _opened(runs, name) for name in runs.methods},
         shared=not runs.config.clear,
         note=_origin(runs),
     )
@@ -114,7 +114,15 @@ def _figure(runs: SeedResults, title: str, lines: Sequence[Series | None], comma
         title=title,
         x="round",
         y=f"{title.lower()} (%)",
-        series=[line if several else replace(line, spread=None) for line in lines if line],
+        series=[
+            replace(
+                line,
+                name=shown_name(line.name, runs.config),
+                spread=line.spread if several else None,
+            )
+            for line in lines
+            if line
+        ],
         command=commands,
         note=note if several else "",
     )
@@ -149,7 +157,7 @@ def _table(runs: SeedResults, commands: str) -> Table:
         )
     for name in runs.methods:
         reasons = [why for one in runs.entries(name) for why in one.continued or ()]
-        notes += [f"{name} went on: {why}." for why in reasons]
+        notes += [f"{shown_name(name, runs.config)} went on: {why}." for why in reasons]
     if len(runs) > 1:
         notes.append(f"Means over {len(runs)} seeds; ± is else the standard deviation.")
     return Table(

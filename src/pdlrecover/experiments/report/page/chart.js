@@ -68,6 +68,7 @@ function chart(holder, spec) {
   }
   const pressed = (button) => button.getAttribute("aria-pressed") === "true";
   const press = (button) => button.setAttribute("aria-pressed", String(!pressed(button)));
+  holder.querySelector(".legend").replaceChildren();
   const legend = [...spec.data.values].sort((a, b) => a.place - b.place).map((series) => {
     const button = add(holder.querySelector(".legend"), "button", { type: "button", "aria-pressed": "true", class: series.ours ? "ours" : "" });
     swatch(button, series);
@@ -80,7 +81,7 @@ function chart(holder, spec) {
   scale?.addEventListener("click", () => (press(scale), draw()));
   addEventListener("beforeprint", () => {
     show([]);
-    if (!wanted) draw();
+    if (!wanted && !canvas.querySelector(".still")) draw();
   });
   addEventListener("afterprint", () => show(off()));
   new IntersectionObserver((entries, observer) => {
