@@ -182,6 +182,17 @@ def test_a_rate_at_which_training_diverges_is_said_to(tmp_path, malicious):
     assert "retrain diverged" in said
 
 
+def test_the_row_of_the_best_recovery_is_bold():
+    log = io.StringIO()
+    known = {"poisoned": 0.9, "retrain": 0.9, "pdlrecover": 0.89, "auto": 0.91}
+    methods = {name: entry(accuracy) for name, accuracy in known.items()}
+    console = Console(file=log, width=100, force_terminal=True, color_system="standard")
+    console.print(results_table(result(methods)))
+    rows = {name: [r for r in log.getvalue().splitlines() if f"{name} " in r] for name in known}
+    bold = {name for name, lines in rows.items() if any("\x1b[1m" + name in r for r in lines)}
+    assert bold == {"auto"}
+
+
 def table(methods, **settings):
     log = io.StringIO()
     Console(file=log, width=100).print(results_table(result(methods, **settings)))

@@ -16,6 +16,7 @@ from rich.text import Text
 from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.cli.tables import Comparison, fitted
 from pdlrecover.errors import DataError, PDLRecoverError, PlanError, RecordError, did_you_mean
+from pdlrecover.experiments.analysis.comparison import standing_out
 from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.results import Results, origin
@@ -234,9 +235,10 @@ def _print(document: Document, console: Console) -> None:
         console.print(sentence, markup=False, highlight=False)
     if document.comparison is not None:
         console.print(Comparison(document.comparison))
+    best = None if document.comparison is None else standing_out(document.comparison)
     for table in document.tables:
         columns, rows = len(table.columns), len(table.rows)
-        grid = fitted(table, console.width) if rows <= SHOWN_ROWS else None
+        grid = fitted(table, console.width, best) if rows <= SHOWN_ROWS else None
         console.print(
             grid or f"{table.title}: {rows} rows of {columns} columns, on the page", markup=False
         )
