@@ -31,7 +31,6 @@ A message that speaks of a setting has a `Setting` among its parts, not the sett
 """
 
 import dataclasses
-import difflib
 from collections import abc
 
 __all__ = [
@@ -57,12 +56,6 @@ __all__ = [
     "ToleranceError",
     "Whom",
 ]
-
-
-def did_you_mean(name: str, known: abc.Iterable[str]) -> str:
-    """Return a question for the nearest of the known names, with a blank after it, or nothing."""
-    nearest = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {nearest[0]}? " if nearest else ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -575,7 +575,7 @@ def test_misuse_is_answered_in_a_sentence(name):
         ('{"format": 1, "suspects": [3]}', 'suspect 0 in .* must be {"peer": name or number}'),
         ('{"format": 1, "suspects": [{"peer": true}]}', "suspect 0 in"),
         ('{"format": 1, "suspects": [{"peer": 12}]}', "there is no peer 12"),
-        ("{", "is damaged"),
+        ("{", "is no JSON file: .*; name a file of suspects"),
     ],
 )
 def test_a_file_of_suspects_that_is_not_right_is_refused(tmp_path, content, fragment):

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pdlrecover.cli.common import INTERRUPTED, DataDir
 from pdlrecover.cli.tables import Comparison, fitted
-from pdlrecover.errors import DataError, PDLRecoverError, PlanError, RecordError, did_you_mean
+from pdlrecover.errors import DataError, PDLRecoverError, PlanError, RecordError
 from pdlrecover.experiments.analysis.comparison import standing_out
 from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.analysis.format import listed
@@ -30,6 +30,7 @@ from pdlrecover.experiments.reproductions import REPRODUCTIONS, document_of_reco
 from pdlrecover.experiments.reproductions.scale import FULL, QUICK, Scale
 from pdlrecover.files import make_folder, read_json, write_json
 from pdlrecover.learning.files import DATA_VARIABLE, data_folder, is_absent
+from pdlrecover.recovery.suggestions import did_you_mean
 
 ALL = "all"
 NAMES = "\n".join(f"- `{each.name}`: {each.title}" for each in REPRODUCTIONS.values())

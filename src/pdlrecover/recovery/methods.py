@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
-from pdlrecover.errors import PlanError, Setting, did_you_mean
+from pdlrecover.errors import PlanError, Setting
 from pdlrecover.field import Seeded, Source, SystemSource
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions, accelerated_retrain
 from pdlrecover.recovery.auto import AutoOptions, auto
@@ -37,6 +37,7 @@ from pdlrecover.recovery.requests import Method, Original
 from pdlrecover.recovery.retrain import retrain
 from pdlrecover.recovery.schedule import Schedule
 from pdlrecover.recovery.sisa import SisaOptions, sisa
+from pdlrecover.recovery.suggestions import did_you_mean
 
 DEFAULT = "auto"
 """The method that is run unless another is asked for."""
