@@ -162,7 +162,7 @@ def run_digest(
         "local": _local_of_earlier(updates.local),
         "malicious": list(simulated_peers.malicious),
         "attack": attack_text(simulated_peers.attack),
-        "tolerance": str(tolerance),
+        "tolerance": _tolerance_of_earlier(tolerance),
         "clear": clear,
         "initial": hashlib.sha256(updates.model.initial.tobytes()).hexdigest(),
     }
@@ -171,6 +171,12 @@ def run_digest(
     if data is not None:
         facts["data"] = list(data)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _tolerance_of_earlier(tolerance: Tolerance) -> str:
+    """Return the text that has stood in digests from the first, however it is shown to people."""
+    colluders, dropouts, liars = tolerance.colluders, tolerance.dropouts, tolerance.liars
+    return f"{colluders} colluders, {dropouts} dropouts and {liars} liars"
 
 
 def write_saved(
