@@ -66,7 +66,7 @@ docs-site: .venv/.dev
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 .venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python $(INSTALL) .
+	$(BIN)/python $(INSTALL) '.[peers,reports]'
 	touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
@@ -89,6 +89,12 @@ constraints:
 	.venv-newest/bin/python -m pip install --quiet --editable '.[dev]'
 	echo '# What CI and `make` install: versions that were tested together. Written by `make constraints`.' > constraints.txt
 	.venv-newest/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
+	$(PYTHON) -m venv --clear .venv-newest
+	grep '^torch==' constraints.txt > .venv-newest/torch.txt
+	.venv-newest/bin/python -m pip install --quiet --constraint .venv-newest/torch.txt \
+		--editable '.[flower,peers,reports]' pytest
+	echo "# What Flower's tests are run with: it allows older typer, rich and packaging. Written by \`make constraints\`." > constraints-flower.txt
+	.venv-newest/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints-flower.txt
 	rm -r .venv-newest
 
 audit-dependencies: .venv-audit/.installed

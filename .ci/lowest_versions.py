@@ -10,11 +10,11 @@ import tomllib
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*(>=|==)\s*([0-9][0-9a-z.]*)")
+REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*(>=|==)\s*([0-9][0-9a-z.]*)(,<[0-9.]+)?")
 
 
 def lowest(requirement: str) -> str:
-    """Return the constraint for one requirement, which must have a lower bound and nothing else."""
+    """Return the constraint for one requirement, which must begin with a lower bound."""
     found = REQUIREMENT.fullmatch(requirement.strip())
     if not found:
         raise SystemExit(

@@ -299,7 +299,7 @@ def test_digits_are_said_to_need_no_download(tmp_path):
     result = run("download", "digits", "--data-dir", str(tmp_path))
     assert result.returncode == 0
     assert result.stdout == (
-        "digits are bundled: they come with scikit-learn, and nothing is fetched\n"
+        "digits are bundled: they come with this package, and nothing is fetched\n"
     )
 
 

@@ -21,14 +21,15 @@ def version(text):
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
-def pinned():
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+def pinned(file):
+    lines = (ROOT / file).read_text().splitlines()
     named = [line.split("==") for line in lines if not line.startswith("#")]
     return {name.lower().replace("_", "-"): found for name, found in named}
 
 
 def test_every_direct_dependency_has_a_lower_bound_and_a_pinned_version_from_there_on():
-    lowest_versions, constraints = script("lowest_versions"), pinned()
+    lowest_versions = script("lowest_versions")
+    constraints = pinned("constraints-flower.txt") | pinned("constraints.txt")
     for requirement in lowest_versions.requirements():
         name, least = lowest_versions.lowest(requirement).split("==")
         assert version(constraints[name.lower()]) >= version(least), requirement

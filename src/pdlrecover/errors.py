@@ -13,6 +13,7 @@
     │   ├── HistoryError    a stored history that is damaged, incomplete, or another run's
     │   ├── RecordError     a record of results that is missing, damaged, or of another format
     │   ├── IdentityError   a peer's own keys that are missing, damaged, or open to others
+    │   ├── ExtraError      a package that is not installed, and the extra that brings it
     │   └── MembershipError an invitation or federation file that is not right, or not agreed on
     └── RemoteError         what other peers sent cannot be right
         ├── LiarsError      more wrong shares than can be identified
@@ -37,6 +38,7 @@ __all__ = [
     "AttackError",
     "CodecError",
     "DataError",
+    "ExtraError",
     "FieldError",
     "ForgeryError",
     "HistoryError",
@@ -168,6 +170,10 @@ class IdentityError(LocalError):
 
 class MembershipError(LocalError):
     """An invitation or a federation file is not right, or the peers do not agree on it."""
+
+
+class ExtraError(LocalError):
+    """A package is not installed that comes with one of the extras."""
 
 
 class RemoteError(PDLRecoverError):

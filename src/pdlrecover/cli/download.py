@@ -33,7 +33,7 @@ def download(
     """Fetch a dataset from where it is published, and check it."""
     console = Console()
     if name == BUNDLED:
-        console.print(f"{name} are bundled: they come with scikit-learn, and nothing is fetched")
+        console.print(f"{name} are bundled: they come with this package, and nothing is fetched")
         return
     said = TextColumn("{task.description}", markup=False)
     columns = said, BarColumn(), DownloadColumn(), TransferSpeedColumn()

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import shlex
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -18,6 +19,7 @@ from pdlrecover.errors import PlanError, Setting
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.record import model_file
 from pdlrecover.experiments.experiment.result import POISONED, shown_name
+from pdlrecover.extras import has
 from pdlrecover.recovery.methods import METHODS, OURS, entry_of
 from pdlrecover.recovery.schedule import Schedule
 
@@ -122,9 +124,6 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> "Result":
     from pdlrecover.cli.progress import shown
     from pdlrecover.cli.tables import results_table
     from pdlrecover.experiments.experiment.run import run
-    from pdlrecover.experiments.report.figures import draw_panels
-    from pdlrecover.experiments.report.html import write_report
-    from pdlrecover.experiments.report.simulation_document import documents_from_result
 
     console = console_of_work()
     say = partial(console.print, soft_wrap=True, markup=False, highlight=False)
@@ -136,9 +135,7 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> "Result":
     except KeyboardInterrupt:
         say(f"\ninterrupted; results so far are in {out}; run the same command to continue")
         raise typer.Exit(INTERRUPTED) from None
-    documents = documents_from_result(result)
-    figure = draw_panels(documents[0].figures, out / "curves.svg")
-    report = write_report(documents, out / "report.html")
+    written = _report(result, out)
     console.print(results_table(result))
     for name, one in result.methods.items():
         for why in one.continued or ():
@@ -147,9 +144,26 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> "Result":
         say(phases)
     if result.dataset_note:
         say(f"Note: {result.dataset_note}.")
-    say(f"Report: {report}\nCurves: {figure}\nRecord: {out / 'result.json'}")
+    say(f"{written}\nRecord: {out / 'result.json'}")
     say(f"Models: {out / 'models'}; for one of them in Python:\n{_loading(result, out, data_dir)}")
     return result
+
+
+def _report(result: "Result", out: Path) -> str:
+    """Write the page and the curves, and say where they are, or why they are not."""
+    from pdlrecover.experiments.report.figures import draw_panels
+    from pdlrecover.experiments.report.html import write_report
+    from pdlrecover.experiments.report.simulation_document import documents_from_result
+
+    if not has("reports"):
+        return (
+            "Report: not written, since nothing here draws charts; "
+            f"pip install 'pdlrecover[reports]', then pdlrecover report {shlex.quote(str(out))}"
+        )
+    documents = documents_from_result(result)
+    figure = draw_panels(documents[0].figures, out / "curves.svg")
+    report = write_report(documents, out / "report.html")
+    return f"Report: {report}\nCurves: {figure}"
 
 
 def _phases(config: Config) -> str:

@@ -96,7 +96,7 @@ class Dataset:
 def load(name: str, data_dir: Path | str | None = None, *, split: Split = "random") -> Dataset:
     """Load a dataset by name: digits, mnist, fashion-mnist, har or har-inertial.
 
-    Digits come with scikit-learn; the others are files in the data folder (see `files`).
+    Digits come with this package; the others are files in the data folder (see `files`).
     """
     if split not in ("random", "subject"):
         raise DataError(Setting("split"), f" must be random or subject, got {split!r}")

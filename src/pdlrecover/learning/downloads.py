@@ -55,7 +55,7 @@ def download(
         case "har" | "har-inertial":
             _fetch_har(folder / "har", progress)
         case "digits":
-            pass  # they come with scikit-learn
+            pass  # they come with this package
         case _:
             raise DataError(
                 f"no dataset called {name!r} can be downloaded; known are {', '.join(ADDRESSES)}"

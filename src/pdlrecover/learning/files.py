@@ -15,7 +15,6 @@ import io
 import math
 import os
 import zlib
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +53,8 @@ DIGESTS = {
 """SHA-256 by the path of a file in the data folder."""
 DIGITS_DIGEST = "6ebb3d2fee246a4e99363262ddf8a00a3c41bee6014c373ed9d9216ba7f651b8"
 """Of the table, unpacked."""
+DIGITS = Path(__file__).with_name("digits.csv.gz")
+"""Test part of the UCI set of handwritten digits (E. Alpaydin, C. Kaynak 1998; CC BY 4.0)."""
 
 
 def data_folder(data_dir: Path | str | None = None) -> Path:
@@ -121,20 +122,13 @@ def read_idx(place: Path) -> NDArray[np.uint8]:
 
 
 def read_digits() -> NDArray[np.float64]:
-    """Read the digits that come with scikit-learn: 64 pixels and the label in each row.
-
-    The package is not imported for that, which would take longer than to train on them.
-    """
-    package = find_spec("sklearn")
-    if package is None or not package.submodule_search_locations:
-        raise DataError("the digits come with scikit-learn, which is not here; pip install it")
-    place = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    """Read the digits that come with this package: 64 pixels and the label in each row."""
     try:
-        text = gzip.decompress(place.read_bytes())
+        text = gzip.decompress(DIGITS.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{place} cannot be read ({error}); install scikit-learn again") from error
+        raise DataError(f"{DIGITS} cannot be read ({error}); install pdlrecover again") from error
     if hashlib.sha256(text).hexdigest() != DIGITS_DIGEST:
-        raise DataError(f"{place} is damaged; install scikit-learn again")
+        raise DataError(f"{DIGITS} is damaged; install pdlrecover again")
     return np.loadtxt(io.BytesIO(text), delimiter=",")
 
 

@@ -21,10 +21,12 @@ from typing import Any
 
 from pdlrecover.experiments.analysis.document import Figure, Series
 from pdlrecover.experiments.report.palette import NAMED, Look, Pair, css, is_ours, looks
+from pdlrecover.extras import extra
 from pdlrecover.recovery.methods import REFERENCE
 
 Spec = dict[str, Any]
 VEGA_LITE = "6.4"
+DRAWING = "drawing charts"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 """The first is part of vl-convert: texts are measured alike on every machine."""
 SHOWN_POINTS = 12
@@ -71,7 +73,8 @@ def page_chart(figure: Figure) -> Spec:
 
 def still(figure: Figure) -> str:
     """Return a figure for the page as an SVG element, for as long as no script has drawn it."""
-    import vl_convert
+    with extra("reports", DRAWING):
+        import vl_convert
 
     width, height = STILL
     spec = page_chart(figure) | {"config": config(), "width": width, "height": height}
@@ -117,7 +120,8 @@ def config(colour: Callable[[Pair], str] = css) -> Spec:
 @cache
 def runtime() -> str:
     """Return the script that draws charts in a browser: Vega, Vega-Lite and Vega-Embed."""
-    import vl_convert
+    with extra("reports", DRAWING):
+        import vl_convert
 
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
 
@@ -154,7 +158,8 @@ def _heights(series: Series, figure: Figure) -> dict[float, float]:
 
 def draw_panels(figures: list[Figure], path: Path, styles: dict[str, Look] | None = None) -> Path:
     """Draw figures of one kind side by side, with one legend beside them."""
-    import vl_convert
+    with extra("reports", DRAWING):
+        import vl_convert
 
     spec = panels(figures, styles)
     head, end, rest = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).partition(">")

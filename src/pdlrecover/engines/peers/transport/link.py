@@ -14,7 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
+from pdlrecover.extras import extra
+
+with extra("peers", "a peer that talks to others"):
+    import grpc
 
 LOG = logging.getLogger("pdlrecover.peer")
 METHOD = "/pdlrecover.Peer/Deliver"

@@ -33,7 +33,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-import grpc
+from pdlrecover.extras import extra
+
+with extra("peers", "a peer that talks to others"):
+    import grpc
 
 from pdlrecover.engines.peers.identity.member import split_address
 from pdlrecover.engines.peers.transport.door import Door
