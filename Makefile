@@ -88,13 +88,13 @@ constraints:
 	$(PYTHON) -m venv --clear .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --editable '.[dev]'
 	echo '# What CI and `make` install: versions that were tested together. Written by `make constraints`.' > constraints.txt
-	.venv-newest/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
+	.venv-newest/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
 	$(PYTHON) -m venv --clear .venv-newest
 	grep '^torch==' constraints.txt > .venv-newest/torch.txt
 	.venv-newest/bin/python -m pip install --quiet --constraint .venv-newest/torch.txt \
 		--editable '.[flower,peers,reports]' pytest
 	echo "# What Flower's tests are run with: it allows older typer, rich and packaging. Written by \`make constraints\`." > constraints-flower.txt
-	.venv-newest/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints-flower.txt
+	.venv-newest/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//' >> constraints-flower.txt
 	rm -r .venv-newest
 
 audit-dependencies: .venv-audit/.installed
