@@ -9,6 +9,7 @@ from pdlrecover.later import later
 if TYPE_CHECKING:
     from pdlrecover.engines.classifier import load_model
     from pdlrecover.federation import Federation
+    from pdlrecover.learning.reading.read import read_data
     from pdlrecover.recovery.schedule import Schedule
     from pdlrecover.sharing import Scheme, Tolerance
 
@@ -24,6 +25,7 @@ __all__ = [
     "Tolerance",
     "__version__",
     "load_model",
+    "read_data",
 ]
 __getattr__ = later(
     __name__,
@@ -33,6 +35,7 @@ __getattr__ = later(
         "Scheme": "sharing",
         "Tolerance": "sharing",
         "load_model": "engines.classifier",
+        "read_data": "learning.reading.read",
     },
 )
 

@@ -2,8 +2,8 @@
 
 Rules:
 
-- Samples are tensors, arrays, lists, or tables of pandas with numbers only: one row for each. They
-  become float32; nothing is scaled, and values must be finite.
+- Samples are tensors, arrays, lists, or tables with numbers only, of pandas or as `read_data`
+  returns them: one row for each. They become float32; nothing is scaled, and values must be finite.
 - A peer's data are a pair (samples, labels), or a map-style `torch.utils.data.Dataset` of such
   pairs, which is read once. pandas is never imported.
 - Tables are taken by position: so all must have the same columns in the same order, and samples and
@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from pdlrecover.errors import DataError
 from pdlrecover.learning.classes import Labels, labels_of
+from pdlrecover.learning.reading.table import Table
 
 Pair = tuple[torch.Tensor, Labels]
 Columns = tuple[Any, ...]
@@ -51,7 +52,8 @@ def samples_and_labels(x: Any, y: Any, who: str = "") -> Pair:
 
 def columns_of(data: Any) -> Columns | None:
     """Return the columns of samples that are a table, None of any others."""
-    return tuple(data.columns) if hasattr(data, "columns") and hasattr(data, "to_numpy") else None
+    is_table = isinstance(data, Table) or (hasattr(data, "columns") and hasattr(data, "to_numpy"))
+    return tuple(data.columns) if is_table else None
 
 
 def check_columns(found: Columns | None, expected: Columns | None, whose: str) -> None:
@@ -71,6 +73,7 @@ def samples_of(x: Any, whose: str = "the samples") -> torch.Tensor:
     """Return samples (N, …) in float32; `whose` they are is said if they cannot be taken."""
     if hasattr(x, "toarray"):
         raise DataError(f"{whose} are sparse ({type(x).__name__}); give them as x.toarray()")
+    x = x.values if isinstance(x, Table) else x
     samples = _from_table(x, whose) if hasattr(x, "to_numpy") else _from_array(x, whose)
     if samples.ndim < 2:
         raise DataError(
