@@ -39,6 +39,9 @@ PEER_COMMANDS = {
     "check-evidence": LazyCommand(
         "evidence", "pdlrecover peer check-evidence federation.toml hospital-a/evidence/1.bin"
     ),
+    "check-data": LazyCommand(
+        "check_data", "pdlrecover peer check-data hospital-a --federation federation.toml"
+    ),
     "run": LazyCommand("peer_run", "pdlrecover peer run federation.toml hospital-a"),
     "status": LazyCommand("peer_status", "pdlrecover peer status hospital-a"),
     "propose-removal": LazyCommand(

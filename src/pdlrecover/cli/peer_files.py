@@ -17,6 +17,7 @@ from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import VARIABLE, StorageKey
 from pdlrecover.errors import DataError, IdentityError, MembershipError
 from pdlrecover.files import about, read_text, write_whole
+from pdlrecover.learning.reading.source import kind_of
 
 INVITATION = "invitation.txt"
 DIFFERENT = 1
@@ -35,8 +36,15 @@ def init(
         typer.Option(help="Make the history's key in this new file, on another disk if you can."),
     ] = None,
     data: Annotated[
-        str, typer.Option(help="A dataset's name, an .npz file, or a folder with x.npy and y.npy.")
+        str,
+        typer.Option(
+            help="A .csv, .tsv, .parquet or .npz file; a folder of images, of arrays, or that "
+            "`save_to_disk` wrote; or a dataset's name."
+        ),
     ] = "digits",
+    label: Annotated[
+        str | None, typer.Option(help="Of a table: the column with the classes.")
+    ] = None,
     drill: Annotated[
         str | None, typer.Option(help="For drills only: the attack that this peer plays.")
     ] = None,
@@ -52,9 +60,10 @@ def init(
     if data not in NAMES and not Path(data).exists():
         raise DataError(
             f"there is no file or folder {data}, and no such dataset (there are "
-            f"{', '.join(NAMES)}); leave --data out if the data come later, and then set source "
+            f"{', '.join(NAMES)}); leave --data out if the data come later, and then name them "
             "under [data] in peer.toml"
         )
+    own = _data(data, label)
     check_drill(drill)
     network, attack = s.Listening(listen=listen), s.Drill(attack=drill)
     made = not folder.exists()
@@ -69,10 +78,7 @@ def init(
                 folder.rmdir()
         raise
     history = s.History(key_file=None if key_file is None else str(key_file.resolve()))
-    source = str(Path(data).resolve()) if Path(data).exists() else data
-    settings = s.PeerSettings(
-        data=s.Data(source=source), history=history, network=network, drill=attack
-    )
+    settings = s.PeerSettings(data=own, history=history, network=network, drill=attack)
     write_whole(folder / SETTINGS, s.write_settings(settings), IdentityError)
     identity = Identity.create(folder / IDENTITY, name)
     invitation = invite(identity, address)
@@ -155,6 +161,15 @@ def compare(
     if found:
         raise typer.Exit(DIFFERENT)
     typer.echo("they say the same, whatever their form")
+
+
+def _data(data: str, label: str | None) -> s.Data:
+    """Return what the settings say of the data, by what is there."""
+    kind, path = "source", Path(data)
+    if path.exists():
+        data, found = str(path.resolve()), kind_of(path)
+        kind = "source" if found == "arrays" or path.suffix.lower() == ".npz" else found
+    return s.Data(**{kind: data}, label=label)  # type: ignore[arg-type] # all are texts
 
 
 def _invited(path: Path) -> list[str]:

@@ -95,7 +95,7 @@ def settle(place, peers=PEERS, **agreed):
 
 def write(folder, history, **tables):
     settings = PeerSettings(
-        data=Data(source="own.npz"), history=history, **{"code": ALLOWED, **tables}
+        history=history, **{"data": Data(source="own.npz"), "code": ALLOWED, **tables}
     )
     (folder / SETTINGS_FILE).write_text(write_settings(settings))
 

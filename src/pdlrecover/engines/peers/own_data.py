@@ -1,37 +1,41 @@
 """A peer's own samples: its part of a dataset by name, or its own files.
 
 Rules: samples have the federation's shape, labels are its classes, and there are no more samples
-than it allows. Files are taken as they are; nothing is scaled, centred or unpickled.
+than it allows. Nothing is centred or unpickled; nothing is scaled but the pixels of images, from 0
+to 1.
 """
 
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pdlrecover.engines.peers.federation.membership import Membership
-from pdlrecover.engines.peers.settings import Data
+from pdlrecover.engines.peers.settings import DIGITS, Data, PeerSettings
 from pdlrecover.errors import DataError
 from pdlrecover.learning import Dataset, load
 from pdlrecover.learning.files import NAMES
+from pdlrecover.learning.intake import samples_of
 from pdlrecover.learning.partition import iid
+from pdlrecover.learning.reading.agreed import Agreed
+from pdlrecover.learning.reading.arrays import read_arrays
+from pdlrecover.learning.reading.class_numbers import class_numbers
+from pdlrecover.learning.reading.read import SUFFIXES, read
+from pdlrecover.learning.reading.reading import Reading
 
 
-def load_own(data: Data, membership: Membership, me: int, folder: Path) -> Dataset:
+def load_own(settings: PeerSettings, membership: Membership, me: int, folder: Path) -> Dataset:
     """Return this peer's data as the training part of a dataset."""
-    if data.source in NAMES:
-        found = _part(data, membership, me)
+    if (name := named(settings.data)) is not None:
+        found = _part(name, settings.data, membership, me)
     else:
-        found = _files(folder / data.source, membership)
+        found = _read(settings, membership, folder)
     samples, model = len(found.train_y), membership.model
     if (found.shape, found.classes) != (model.shape, model.classes):
         raise DataError(
-            f"the data ({data.source}) have samples of shape {list(found.shape)} in "
+            f"the data ({found.name}) have samples of shape {list(found.shape)} in "
             f"{found.classes} classes, and the federation's model takes {list(model.shape)} in "
-            f"{model.classes}; set data.source in peer.toml to what the federation agreed on"
+            f"{model.classes}; set [data] in peer.toml to what the federation agreed on"
         )
     if samples > membership.training.samples:
         raise DataError(
@@ -41,8 +45,15 @@ def load_own(data: Data, membership: Membership, me: int, folder: Path) -> Datas
     return found
 
 
-def _part(data: Data, membership: Membership, me: int) -> Dataset:
-    dataset = load(data.source)
+def named(data: Data) -> str | None:
+    """Return the dataset that is read by its name, None of a peer's own data."""
+    places = [getattr(data, place) for place in data.kinds() if place != "source"]
+    name = DIGITS if data.source is None and not any(places) else data.source
+    return name if name in NAMES else None
+
+
+def _part(name: str, data: Data, membership: Membership, me: int) -> Dataset:
+    dataset = load(name)
     parts = len(membership.peers) if data.parts is None else data.parts
     part = me if data.part is None else data.part
     if not 0 <= part < parts:
@@ -57,19 +68,41 @@ def _part(data: Data, membership: Membership, me: int) -> Dataset:
     )
 
 
-def _files(path: Path, membership: Membership) -> Dataset:
-    x, y = _arrays(path)
-    if not np.issubdtype(x.dtype, np.number) or x.ndim < 2 or len(x) != len(y) or not len(y):
+def read_own(settings: PeerSettings, folder: Path, agreed: Agreed) -> Reading:
+    """Read this peer's own files, or what its function returns."""
+    data = settings.data
+    if data.function is not None:
+        settings.code.check(data.function, "data.function")  # before anything of it is imported
+    if data.source is None:
+        return read(data, folder, agreed)
+    path = folder / data.source
+    if path.suffix.lower() in SUFFIXES and path.suffix.lower() != ".npz":
         raise DataError(
-            f"{path} must have x, numbers of shape (samples, …), and y, one whole number for each "
-            f"sample; got x {x.dtype} {x.shape} and y {y.dtype} {y.shape}"
+            f"data.source names {path.name}, a table; under [data] in peer.toml write file = "
+            f'"{data.source}" and label = "…" instead'
         )
-    if y.ndim != 1 or y.dtype.kind not in "iu":
-        raise DataError(f"the labels in {path} must be whole numbers, got {y.dtype} {y.shape}")
-    samples = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
-    labels = torch.from_numpy(y.astype(np.int64))
+    if not path.exists():
+        raise DataError(
+            f"{path} is not there; set data.source in peer.toml to one of {', '.join(NAMES)}, an "
+            ".npz file with x and y, or a folder with x.npy and y.npy"
+        )
+    return read_arrays(path)
+
+
+def agreed_by(membership: Membership) -> Agreed:
+    """Return what a federation says of samples."""
+    model, data = membership.model, membership.data
+    return Agreed(
+        shape=model.shape, outputs=model.classes, features=data.features, classes=data.classes
+    )
+
+
+def _read(settings: PeerSettings, membership: Membership, folder: Path) -> Dataset:
+    reading = read_own(settings, folder, agreed_by(membership))
+    samples = samples_of(reading.samples, f"the samples of {reading.place}")
+    labels = class_numbers(reading, membership.data.classes, membership.model.classes)
     return Dataset(
-        name=path.name,
+        name=reading.place,
         train_x=samples,
         train_y=labels,
         test_x=samples,
@@ -78,24 +111,3 @@ def _files(path: Path, membership: Membership) -> Dataset:
         shape=tuple(samples.shape[1:]),
         mean=torch.zeros(samples.shape[1:]),
     )
-
-
-def _arrays(path: Path) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-    try:
-        if path.is_dir():
-            return (
-                np.load(path / "x.npy", allow_pickle=False),
-                np.load(path / "y.npy", allow_pickle=False),
-            )
-        with np.load(path, allow_pickle=False) as arrays:
-            return arrays["x"], arrays["y"]
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{error.filename} is not there; set data.source in peer.toml to one of "
-            f"{', '.join(NAMES)}, an .npz file with x and y, or a folder with x.npy and y.npy"
-        ) from error
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path} is no .npz file with arrays x and y of numbers, nor a folder with x.npy and "
-            "y.npy; write one by `numpy.savez`, and name it as data.source in peer.toml"
-        ) from error

@@ -1,6 +1,6 @@
 """A peer's own settings, `peer.toml` in its folder: not shared with others, and nothing secret.
 
-    [data]     source = "digits"
+    [data]     file = "patients.csv"  label = "diagnosis"
     [history]  key_file = "/media/key/history.key"
     [network]  listen = "0.0.0.0:7400"
     [code]     allowed = ["package.module:factory"]
@@ -11,9 +11,11 @@ Paths are meant from the peer's folder. A drill makes this peer attack the other
 practise a removal: never set it where the model matters.
 
 Others wrote the federation file, and what it names runs as this peer. So code that it names is
-imported only if it is allowed here, by the same name, letter by letter.
+imported only if it is allowed here, by the same name, letter by letter; so is a function that reads
+this peer's data.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -22,22 +24,35 @@ from pdlrecover.engines.peers.folder import SETTINGS
 from pdlrecover.engines.peers.identity.member import split_address
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
+from pdlrecover.learning.reading.source import KEYS, Source
 
 AGREED = "agreed"
+DIGITS = "digits"
+"""The dataset of a peer whose settings name no data."""
 NO_FALLBACK = "none"
 """Says that a stalled recovery waits until people decide."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Data:
-    """Where this peer's samples are."""
+class Data(Source):
+    """Where this peer's samples are: a dataset by name, or its own, in one of many forms."""
 
-    source: str = "digits"
+    source: str | None = None
     """A dataset's name, or an .npz file with x and y, or a folder with x.npy and y.npy."""
     part: int | None = None
     """Of a dataset by name: which part is this peer's; by default its number."""
     parts: int | None = None
     """Of a dataset by name: how many parts it is divided into; by default one for each peer."""
+
+    @classmethod
+    def kinds(cls) -> Mapping[str, tuple[str, ...]]:
+        """Return the kinds of places, and what may be said of each."""
+        return {"source": ("part", "parts"), **KEYS}
+
+    @classmethod
+    def usual(cls) -> tuple[str, ...]:
+        """Return what may be said where no place is named: that is a dataset by name."""
+        return ("part", "parts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,16 +87,16 @@ class Listening:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """Which code the federation file may name."""
+    """Which code the federation file, or a function under [data], may name."""
 
     allowed: tuple[str, ...] = ()
     """Each as package.module:factory; models that are built in need not be here."""
 
-    def check(self, name: str) -> None:
+    def check(self, name: str, where: str = "the federation file") -> None:
         """Raise unless a model is built in, or is code that the operator allows by this name."""
         if ":" in name and name not in self.allowed:
             raise PlanError(
-                f"the federation file names code, {name!r}, which is not imported unless this "
+                f"{where} names code, {name!r}, which is not imported unless this "
                 f"peer allows it: read that code, and if it may run here write allowed = "
                 f'["{name}"] under [code] in peer.toml'
             )

@@ -51,7 +51,7 @@ class PeerFiles:
         self.settings.code.check(model.name)  # before anything of it is imported
         module = models.build(model.name, model.shape, model.classes, seed)
         self.model = FlatModel(module, model.shape)
-        self.data = load_own(self.settings.data, self.membership, self.me, folder)
+        self.data = load_own(self.settings, self.membership, self.me, folder)
         self.attack = attack_of(self.settings.drill, self.data)
 
     @property

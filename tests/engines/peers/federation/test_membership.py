@@ -292,6 +292,8 @@ CHANGES = {
     "deadlines.behind": 2.0,
     "evaluation.held_out": 0.1,
     "evaluation.every": 5,
+    "data.classes": tuple("abcdefghij"),
+    "data.features": ("age", "bmi"),
     "peers.hospital-b.address": "elsewhere.example.org:7400",
     "peers.hospital-b.sealing": OTHER.sealing.public_key().public_bytes_raw(),
 }
@@ -304,7 +306,8 @@ def test_every_value_is_among_the_changes():
 
 @pytest.mark.parametrize("path", CHANGES)
 def test_every_difference_changes_the_digest_and_is_named(path):
-    here = changed("tolerance.liars", 0) if "colluders" in path else HEART
+    bases = {"tolerance.colluders": ("tolerance.liars", 0), "data.features": ("model.shape", (2,))}
+    here = changed(*bases[path]) if path in bases else HEART
     there = changed(path, CHANGES[path], here)
     assert here.digest != there.digest
     (only,) = differences(here, there)
@@ -330,6 +333,35 @@ def test_a_file_without_evaluations_has_the_digest_that_it_had_before_there_were
 def test_evaluations_that_cannot_be_are_refused(name, value, said):
     with pytest.raises(MembershipError, match=f"evaluation.{name} must be .*{said}"):
         changed(f"evaluation.{name}", value)
+
+
+def test_a_file_that_names_no_data_has_the_digest_that_it_had_before_names_were_known():
+    without = TEXT.replace("[data]\n# classes =\n# features =\n", "")
+    assert "[data]" not in without
+    assert read_federation(without).digest == HEART.digest
+    assert not [path for path in HEART.facts() if path.startswith("data")]
+
+
+def test_names_of_classes_and_features_are_written_and_read():
+    named = changed("data.features", ("age", "Größe"), changed("model.shape", (2,)))
+    named = changed("data.classes", tuple("abcdefghij"), named)
+    assert read_federation(write_federation(named)) == named
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("classes", ("a", "b"), "has 2 names, and model.classes is 10"),
+        ("classes", ("a", "a"), "names 'a' twice"),
+        ("features", ("age",), r"has 1 names, and model.shape is \[8, 8\].*it is \[1\]"),
+        ("features", (" age",), "without blanks around them.*got ' age'"),
+        ("features", ("u\u0308ber",), r"composed form \(NFC\)"),
+        ("features", ("",), "printable names"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(name, value, said):
+    with pytest.raises(MembershipError, match=f"data.{name} .*{said}"):
+        changed(f"data.{name}", value)
 
 
 def test_peers_that_differ_are_named():

@@ -238,12 +238,12 @@ def test_settings_that_make_no_sense_are_refused(place, old, new, words):
 def test_data_that_do_not_fit_the_federation_are_refused(place):
     x, y = whole_peers.datasets()[0]
     for arrays, words in (
-        ({"x": x, "y": y + 1}, "labels 1 to 3"),
+        ({"x": x, "y": y + 1}, "labels are 1 to 3"),
         ({"x": np.tile(x, (5, 1)), "y": np.tile(y, 5)}, "at most 16"),
         ({"x": x}, "arrays x and y"),
         ({"x": x.astype(object), "y": y}, "arrays x and y of numbers"),
-        ({"x": x, "y": y.astype(float)}, "whole numbers"),
-        ({"x": x[:3], "y": y}, "one whole number for each"),
+        ({"x": x, "y": y + 0.5}, "whole numbers"),
+        ({"x": x[:3], "y": y}, "one label for each"),
     ):
         np.savez(place / "ash" / "own.npz", **arrays)
         refused(started(place), words)

@@ -2,7 +2,7 @@
 
     format = 1
     name = "heart"
-    [tolerance]  [model]  [training]  [recovery]  [deadlines]  [evaluation]
+    [tolerance]  [model]  [training]  [recovery]  [deadlines]  [evaluation]  [data]
     [peers.hospital-a]
     address = "hospital-a.example.org:7400"
     signing = "…"  sealing = "…"  certificate = '''…'''
@@ -24,7 +24,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from pdlrecover.decode import decode, parse_toml, shown, toml_table
 from pdlrecover.engines.peers.federation.membership import FORMAT, Membership
-from pdlrecover.engines.peers.federation.plan import EvaluationPlan, Model, Recovery, Training
+from pdlrecover.engines.peers.federation.plan import (
+    DataPlan,
+    EvaluationPlan,
+    Model,
+    Recovery,
+    Training,
+)
 from pdlrecover.engines.peers.identity.member import Member
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.errors import MembershipError
@@ -44,6 +50,7 @@ class Plan:
     recovery: Recovery = field(default_factory=Recovery)
     deadlines: Deadlines = field(default_factory=Deadlines)
     evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
+    data: DataPlan = field(default_factory=DataPlan)
 
 
 TABLES = tuple(key.name for key in fields(Plan) if key.name not in ("format", "name"))

@@ -18,7 +18,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from pdlrecover.engines.peers.federation.plan import EvaluationPlan, Model, Recovery, Training
+from pdlrecover.engines.peers.federation.plan import (
+    DataPlan,
+    EvaluationPlan,
+    Model,
+    Recovery,
+    Training,
+)
 from pdlrecover.engines.peers.identity.invitation import read_invitation
 from pdlrecover.engines.peers.identity.member import Member, check_name
 from pdlrecover.engines.peers.identity.own_keys import Identity
@@ -30,7 +36,8 @@ LEAST_PEERS = 3
 FORMAT = 1
 
 _PEER = re.compile(r"peers\.[^.]+\.")
-_LASTING = ("name", "tolerance.", "model.", "training.", "evaluation.")
+_LASTING = ("name", "tolerance.", "model.", "training.", "evaluation.", "data.")
+_TABLES = ("tolerance", "model", "training", "recovery", "deadlines", "evaluation", "data")
 _LATER = (
     "training.local_steps",
     "training.local_rate",
@@ -38,6 +45,8 @@ _LATER = (
     "evaluation.every",
     "recovery.fallback",
     "recovery.stalled_after",
+    "data.classes",
+    "data.features",
 )
 """Settings that earlier versions did not know. With their defaults they are no fact, so that a
 federation's digests stay what they were."""
@@ -57,6 +66,7 @@ class Membership:
     recovery: Recovery = field(default_factory=Recovery)
     deadlines: Deadlines = field(default_factory=Deadlines)
     evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
+    data: DataPlan = field(default_factory=DataPlan)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -74,6 +84,7 @@ class Membership:
             )
         _ = self.scheme, self.recovery.options(self.training.rounds)
         self.recovery.check_fallback(self.training)
+        self.data.check(self.model)
 
     @classmethod
     def invited(cls, invitations: Iterable[str], **plan: Any) -> Self:
@@ -117,7 +128,7 @@ class Membership:
     def facts(self) -> dict[str, Any]:
         """Return every value by its path, as plain values."""
         values: dict[str, Any] = {"format": FORMAT, "name": self.name}
-        for table in ("tolerance", "model", "training", "recovery", "deadlines", "evaluation"):
+        for table in _TABLES:
             for setting in fields(chosen := getattr(self, table)):
                 value = getattr(chosen, setting.name)
                 value = float(value) if setting.type is float else value  # 10 and 10.0 are one

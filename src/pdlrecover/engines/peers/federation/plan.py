@@ -13,6 +13,7 @@ from pdlrecover.engines.bounds import Bounds
 from pdlrecover.engines.peers.settings import NO_FALLBACK
 from pdlrecover.errors import MembershipError, PDLRecoverError
 from pdlrecover.layers import Layer
+from pdlrecover.learning.reading.table import spelled
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.accelerated import FRESH, AcceleratedOptions
 from pdlrecover.recovery.methods import DEFAULT, Settings
@@ -212,6 +213,46 @@ class EvaluationPlan:
         if not 0 <= self.held_out <= 0.5:
             raise MembershipError(f"evaluation.held_out must be from 0 to 0.5, got {self.held_out}")
         _at_least("evaluation.every", self.every, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataPlan:
+    """What samples and labels are called. The data stay where they are, and are not named here."""
+
+    classes: tuple[str, ...] | None = None
+    """The names of the classes, in the order of the model's outputs; else labels are 0, 1, …"""
+    features: tuple[str, ...] | None = None
+    """The columns of tables, in the order in which the model takes them."""
+
+    def __post_init__(self) -> None:
+        for key in ("classes", "features"):
+            if (names := getattr(self, key)) is not None:
+                _check_names(f"data.{key}", names)
+
+    def check(self, model: Model) -> None:
+        """Raise unless there is a name for each class, and for each number of a sample."""
+        if self.classes is not None and len(self.classes) != model.classes:
+            raise MembershipError(
+                f"data.classes has {len(self.classes)} names, and model.classes is "
+                f"{model.classes}; name every class once"
+            )
+        if self.features is not None and model.shape != (len(self.features),):
+            raise MembershipError(
+                f"data.features has {len(self.features)} names, and model.shape is "
+                f"{list(model.shape)}; with named columns it is [{len(self.features)}]"
+            )
+
+
+def _check_names(key: str, names: tuple[str, ...]) -> None:
+    """Raise unless these names differ, and are written as names are compared."""
+    for name in names:
+        if not name or not name.isprintable() or name != spelled(name):
+            raise MembershipError(
+                f"{key} must be printable names without blanks around them, in Unicode's composed "
+                f"form (NFC), got {name[:60]!r}"
+            )
+        if names.count(name) > 1:
+            raise MembershipError(f"{key} names {name[:60]!r} twice; names must differ")
 
 
 def _at_least(name: str, value: int, least: int) -> None:
