@@ -15,6 +15,7 @@ AS_NOTEBOOK = "docs/tutorials/first-recovery.md"
 """Its notebook has the same code, and is run."""
 PAGES = [
     "README.md",
+    "docs/data.md",
     *sorted(
         path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "tutorials").glob("*.md")
     ),

@@ -69,6 +69,19 @@ def test_the_core_plans():
     assert found.returncode == 0, found.stderr
 
 
+def test_the_core_reads_csv_and_says_what_parquet_needs(tmp_path):
+    (tmp_path / "own.csv").write_text("age,state\n1,ill\n2,well\n")
+    (tmp_path / "own.parquet").touch()
+    found = []
+    for name in ("own.csv", "own.parquet"):
+        (tmp_path / "peer.toml").write_text(f'[data]\nfile = "{name}"\nlabel = "state"\n')
+        found.append(core_only("peer", "check-data", tmp_path))
+    assert found[0].returncode == 0, found[0].stderr
+    assert found[1].returncode == 2
+    assert "reading Parquet needs the package pyarrow" in found[1].stderr
+    assert "pip install 'pdlrecover[data]'" in found[1].stderr
+
+
 def test_a_peer_without_grpc_says_what_is_missing(tmp_path):
     assert core_only("peer", "run", "--help").returncode == 0
     (tmp_path / "ada").mkdir()

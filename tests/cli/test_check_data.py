@@ -61,7 +61,7 @@ def test_it_shows_samples_classes_and_ranges_and_what_a_plan_might_say(folder):
     for name, column in zip("ab", x.T[:2], strict=True):
         mean = column.mean(dtype=float)
         assert f"{name} {column.min():.6g} {mean:.6g} {column.max():.6g}" in said
-    assert "c 7 7 7 constant" in said
+    assert "c (constant) 7 7 7" in said
     assert re.match(r"read 12 rows of own\.csv in \d\.\d s\n$", result.stderr)
     plan = result.stdout[result.stdout.index("[model]") :]
     invitations = [
@@ -88,7 +88,7 @@ def test_it_checks_the_data_against_a_federation_file(folder):
     assert result.returncode == 0, result.stderr
     said = squeezed(result.stdout)
     assert said.index("west") < said.index("south") < said.index("north")
-    assert said.index(" c ") < said.index(" b ") < said.index(" a ")
+    assert said.index(" c (") < said.index(" b ") < said.index(" a ")
     table = (folder / "own.csv").read_text()
     (folder / "own.csv").write_text(table.replace("south", "east", 1))
     refused = run(*command)

@@ -46,7 +46,7 @@ def check_data(
         )
     found = Overview.of_reading(read_own(settings, folder, Agreed()))
     _show(found)
-    typer.echo("\nA plan for such data has, if all peers' classes occur here:\n")
+    typer.echo("A plan for such data has, if all peers' classes occur here:\n")
     for line in _as_plan(found):
         typer.echo(line)
 
@@ -81,19 +81,22 @@ def _show(found: "Overview") -> None:
 
     console = Console(highlight=False)
     shape = " × ".join(map(str, found.shape))
-    typer.echo(f"{found.place}: {found.samples:,} samples of {shape} numbers")
-    classes = Table("class", "samples", "share", box=SIMPLE_HEAD)
+    typer.echo(f"{found.place}: {found.samples:,} samples of {shape} numbers\n")
+    classes = Table("class", "samples", "share", box=SIMPLE_HEAD, show_edge=False)
     for name, count in found.classes[:SHOWN]:
         classes.add_row(Text(str(name)), f"{count:,}", f"{count / found.samples:.1%}")
     console.print(classes)
     _mention_more(len(found.classes), "classes")
     title = "numbers" if found.columns is None else "column"
-    ranges = Table(title, "least", "mean", "most", "", box=SIMPLE_HEAD)
+    ranges = Table(title, "least", "mean", "most", box=SIMPLE_HEAD, show_edge=False)
     for each in found.ranges[:SHOWN]:
+        name = f"{each.name} (constant)" if each.is_constant else each.name
         numbers = (f"{value:.6g}" for value in (each.least, each.mean, each.most))
-        ranges.add_row(Text(each.name), *numbers, "constant" if each.is_constant else "")
+        ranges.add_row(Text(name), *numbers)
+    typer.echo()
     console.print(ranges)
     _mention_more(len(found.ranges), "columns")
+    typer.echo()
 
 
 def _mention_more(count: int, what: str) -> None:

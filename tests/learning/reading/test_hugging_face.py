@@ -101,7 +101,7 @@ def test_a_column_of_images_is_the_samples(tmp_path):
         ({"x": [["a"], ["b"], ["c"]]}, {"inputs": "x"}, "'x' must be numbers"),
         ({}, {"inputs": "age"}, r'has single numbers; name them by columns = \["age"\]'),
         ({}, {"image": "age"}, "the column 'age' of .* has no images"),
-        ({}, {"inputs": "ages"}, "no column 'ages', which columns names"),
+        ({}, {"inputs": "ages"}, "no column 'ages', which inputs names; did you mean 'age'"),
     ],
 )
 def test_what_cannot_be_read_is_one_sentence_with_its_place(tmp_path, columns, source, said):

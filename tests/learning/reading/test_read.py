@@ -1,5 +1,7 @@
 """What may be said of a source, and what `read_data` and the library make of what is there."""
 
+import sys
+
 import numpy as np
 import pandas
 import pytest
@@ -7,7 +9,7 @@ import small
 import torch
 
 from pdlrecover import Federation, read_data
-from pdlrecover.errors import DataError
+from pdlrecover.errors import DataError, ExtraError
 from pdlrecover.learning.reading.agreed import Agreed
 from pdlrecover.learning.reading.class_numbers import class_numbers
 from pdlrecover.learning.reading.function import read_function
@@ -49,6 +51,19 @@ def test_a_file_must_be_there_and_of_a_known_kind(tmp_path, name, said):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match=said):
         read(Source(file=name, label="y"), tmp_path, Agreed())
+
+
+@pytest.mark.parametrize(
+    ("source", "package", "said"),
+    [
+        ({"folder": "."}, "PIL", "reading images needs the package PIL"),
+        ({"dataset": "."}, "datasets", "reading Hugging Face datasets needs the package datasets"),
+    ],
+)
+def test_what_needs_an_extra_says_which(tmp_path, monkeypatch, source, package, said):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ExtraError, match=rf"{said}.*pip install 'pdlrecover\[data\]'"):
+        read(Source(**source), tmp_path, Agreed())
 
 
 def test_arrays_are_read_from_a_file_or_a_folder(tmp_path):

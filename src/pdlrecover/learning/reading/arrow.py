@@ -1,7 +1,8 @@
 """Parquet, and the rows of Hugging Face datasets: columns of Apache Arrow, read in pieces.
 
 Rules: features are columns of numbers or truth values, without gaps; labels are texts, whole
-numbers or truth values. It takes the memory of its numbers, and that of one piece.
+numbers or truth values. It takes the memory of its numbers, and that of a row
+group.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -27,7 +27,14 @@ from pdlrecover.learning.reading.arrow import (
 from pdlrecover.learning.reading.images import Frame, frame_of, opened
 from pdlrecover.learning.reading.reading import Reading, Watch, row
 from pdlrecover.learning.reading.source import Source
-from pdlrecover.learning.reading.table import Floats, Rows, features_of, listed, spelled
+from pdlrecover.learning.reading.table import (
+    Floats,
+    Rows,
+    features_of,
+    known_column,
+    listed,
+    spelled,
+)
 
 IMAGES = 64
 """Images that are read at once."""
@@ -107,11 +114,13 @@ def _label_names(found: Any, source: Source) -> list[str] | None:
 
 def _pair(found: Any, source: Source, one: str, place: str) -> tuple[str, str]:
     """Return the names of the column with the samples and of that with the labels."""
-    only = Source(dataset=place, label=source.label, columns=(one,))
     names = list(found.features)
-    (column,), label = features_of(names, only, Agreed(), place)
+    key = "image" if source.inputs is None else "inputs"
+    column = known_column(one, [spelled(name) for name in names], place, key)
+    only = Source(dataset=place, label=source.label, columns=(column,))
+    (at,), label = features_of(names, only, Agreed(), place)
     check_label_type(found.features.arrow_schema.field(label).type, spelled(names[label]), place)
-    return names[column], names[label]
+    return names[at], names[label]
 
 
 def _images(

@@ -92,12 +92,12 @@ def features_of(
             f'it is not said which column of {place} has the classes; write label = "…", one of '
             f"{listed(found)}"
         )
-    label = _known(source.label, found, place, "label")
-    dropped = [_known(name, found, place, "drop") for name in source.drop or ()]
+    label = known_column(source.label, found, place, "label")
+    dropped = [known_column(name, found, place, "drop") for name in source.drop or ()]
     if source.columns is None:
         chosen = [name for name in found if name != label and name not in dropped]
     else:
-        chosen = [_known(name, found, place, "columns") for name in source.columns]
+        chosen = [known_column(name, found, place, "columns") for name in source.columns]
         if len(set(chosen)) != len(chosen) or label in chosen or set(chosen) & set(dropped):
             raise DataError(
                 f"columns = [{listed(chosen)}] must name each column once, without the label "
@@ -133,6 +133,15 @@ def _in_agreed_order(chosen: list[str], source: Source, agreed: Agreed, place: s
     return list(agreed.features)
 
 
+def known_column(name: str, found: Sequence[str], place: str, key: str) -> str:
+    """Return a column's name that a key gives, having found it."""
+    if (same := spelled(name)) in found:
+        return same
+    near = difflib.get_close_matches(same, found, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it has {listed(found)}"
+    raise DataError(f"{place} has no column {name!r}, which {key} names; {hint}")
+
+
 def check_finite(
     values: Floats, columns: Sequence[str], where: Callable[[int], str], place: str, first: int = 0
 ) -> None:
@@ -160,12 +169,3 @@ def listed(names: Sequence[str]) -> str:
 
 def _columns(names: Sequence[str]) -> str:
     return f"the column{'s' if len(names) > 1 else ''} {listed(names)}"
-
-
-def _known(name: str, found: Sequence[str], place: str, key: str) -> str:
-    """Return a column's name that a key gives, having found it."""
-    if (same := spelled(name)) in found:
-        return same
-    near = difflib.get_close_matches(same, found, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it has {listed(found)}"
-    raise DataError(f"{place} has no column {name!r}, which {key} names; {hint}")
