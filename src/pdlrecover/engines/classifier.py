@@ -10,8 +10,9 @@ metadata, all as text:
     columns           the columns of the tables it was trained on, as a JSON list, if they are texts
 
 A trained model adds `weights_sha256`, the digest of the weights in float64 that real peers write to
-their result files, and `made_by`, one line on how it came about. A peer's file has no metadata: its
-digest is in the JSON file beside it, and is checked where that is there.
+their result files, and `made_by`, one line on how it came about. A peer's file has of all this only
+the names that its federation agreed on: its digest is in the JSON file beside it, and is checked
+where that is there.
 """
 
 import copy

@@ -3,6 +3,9 @@
 `module.load_state_dict(safetensors.torch.load_file(path))` puts one into the module again.
 """
 
+import json
+from collections.abc import Mapping
+
 import safetensors
 import safetensors.torch
 import torch
@@ -11,10 +14,25 @@ from pdlrecover.errors import ModelError
 from pdlrecover.learning.flat_model import FlatModel, Weights
 
 
-def to_safetensors(model: FlatModel, weights: Weights) -> bytes:
-    """Return the file of a model with these weights: float32, with what is not trained, too."""
+def to_safetensors(
+    model: FlatModel, weights: Weights, metadata: Mapping[str, str] | None = None
+) -> bytes:
+    """Return the file of a model with these weights: float32, with what is not trained, too.
+
+    It has the same bytes wherever it is made.
+    """
     state = model.module_with(weights).state_dict()
-    return safetensors.torch.save({key: value.clone() for key, value in state.items()})
+    content = safetensors.torch.save({key: value.clone() for key, value in state.items()})
+    return _with_metadata(content, metadata) if metadata else content
+
+
+def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
+    """Put metadata into a file's header; safetensors would put it there in any order."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = {"__metadata__": dict(sorted(metadata.items())), **json.loads(content[8:start])}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[start:]
 
 
 def from_safetensors(model: FlatModel, content: bytes) -> Weights:

@@ -4,15 +4,15 @@ import json
 from dataclasses import replace
 
 import formats
-import numpy as np
 import pytest
 import whole_peers
 from processes import Processes
 
-from pdlrecover import Federation
+from pdlrecover import Federation, load_model, read_data
 from pdlrecover.engines.classifier import weights_digest
 from pdlrecover.engines.peers.federation.plan import DataPlan, Model
 from pdlrecover.engines.peers.settings import Code, History
+from pdlrecover.errors import DataError
 from pdlrecover.learning.models import build
 
 ROUNDS = 6
@@ -29,6 +29,11 @@ AGREED = {
 WRITE = {"tables": formats.write_table, "images": formats.write_pictures}
 SAME = {"tables": lambda peer: whole_peers.datasets()[peer], "images": formats.as_arrays}
 """What each peer would have in an .npz file."""
+OWN = {
+    "tables": lambda folder: read_data(folder / "own.csv", label="kind", columns=formats.COLUMNS),
+    "images": lambda folder: read_data(folder / "own"),
+}
+"""What the first peer has, as a user of its model reads it."""
 
 
 @pytest.mark.slow
@@ -56,6 +61,8 @@ def test_peers_with_data_in_different_forms_train_the_model_of_peers_with_arrays
         place.wait(place.have(everybody, "trained.json"))
     finally:
         place.end()
+    files = [place.folder(me) / "trained.safetensors" for me in everybody]
+    assert len({path.read_bytes() for path in files}) == 1
     told = [json.loads((place.folder(me) / "trained.json").read_text()) for me in everybody]
     assert {tuple(each["dealt"].values()) for each in told} == {(ROUNDS,) * len(everybody)}
     (found,) = {each["weights_sha256"] for each in told}
@@ -71,4 +78,12 @@ def test_peers_with_data_in_different_forms_train_the_model_of_peers_with_arrays
     )
     trained = arrays.train(ROUNDS, optimizer=training.steps())
     assert found == weights_digest(trained.weights)
-    assert np.isfinite(trained.weights).all()
+
+    loaded = load_model(files[0], build(model.name, model.shape, model.classes, seed=0))
+    samples, labels = OWN[kind](place.folder(0))
+    assert loaded.classes == formats.CLASSES
+    assert set(loaded.predict(samples)) <= set(formats.CLASSES)
+    assert loaded.accuracy(samples, labels) == trained.accuracy(*SAME[kind](0))
+    if kind == "tables":
+        with pytest.raises(DataError, match="in another order"):
+            loaded.predict(formats.table(0)[["c", "b", "a"]])

@@ -1,6 +1,7 @@
 """Makes a peer's runs, training and recoveries, and writes their result files."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -310,6 +311,15 @@ class RunFactory:
         )
         return RunSession(driver, self.store)
 
+    def _names(self) -> dict[str, str]:
+        """Return the agreed names as `load_model` reads them in a file; empty if there are none."""
+        data, names = self.membership.data, {}
+        if data.classes is not None:
+            names["classes"] = json.dumps(data.classes)
+        if data.features is not None:
+            names["columns"] = json.dumps(data.features)
+        return names
+
     def _write(self, name: str, session: RunSession, facts: dict[str, Any]) -> None:
         """Write NAME.safetensors, then NAME.json: once that is there, both are."""
         model: Vector | None = session.driver.model
@@ -328,7 +338,7 @@ class RunFactory:
         if found := driver.evaluations.points:
             facts["evaluations"] = [asdict(point) for point in found]
             facts["continued"] = driver.evaluations.continued
-        content = to_safetensors(self._flat, model)
+        content = to_safetensors(self._flat, model, self._names())
         facts["file_sha256"] = hashlib.sha256(content).hexdigest()
         with _writing(self.folder, "the model"):
             write_whole(self.folder / f"{name}.safetensors", content)
