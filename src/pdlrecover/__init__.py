@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pdlrecover.federation import Federation
     from pdlrecover.learning.reading.read import read_data
     from pdlrecover.recovery.schedule import Schedule
+    from pdlrecover.recovery.standardisation import Standardise
     from pdlrecover.sharing import Scheme, Tolerance
 
 __version__ = version("pdlrecover")
@@ -22,6 +23,7 @@ __all__ = [
     "RemoteError",
     "Schedule",
     "Scheme",
+    "Standardise",
     "Tolerance",
     "__version__",
     "load_model",
@@ -33,6 +35,7 @@ __getattr__ = later(
         "Federation": "federation",
         "Schedule": "recovery.schedule",
         "Scheme": "sharing",
+        "Standardise": "recovery.standardisation",
         "Tolerance": "sharing",
         "load_model": "engines.classifier",
         "read_data": "learning.reading.read",

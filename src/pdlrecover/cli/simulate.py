@@ -142,6 +142,11 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> "Result":
             say(f"{shown_name(name, result.config)} went on: {why}.")
     if phases := _phases(result.config):
         say(phases)
+    if result.clipped_inputs:
+        say(
+            f"Note: {result.clipped_inputs} inputs are beyond ±{result.config.standardise_bound:g} "
+            "and count as that much in means and deviations; --standardise-bound changes that."
+        )
     if result.dataset_note:
         say(f"Note: {result.dataset_note}.")
     say(f"{written}\nRecord: {out / 'result.json'}")
@@ -186,6 +191,12 @@ def _loading(result: "Result", out: Path, data_dir: Path | None) -> str:
     given = f"{config.dataset!r}"
     given += "" if data_dir is None else f", {str(data_dir)!r}"
     given += "" if config.split == "random" else f", split={config.split!r}"
+    if config.standardise:
+        return f"""    from pdlrecover import load_model
+    from pdlrecover.learning import load, models
+    data = load({given})
+    module = models.build({config.model!r}, data.shape, data.classes, seed=0)
+    model = load_model({str(model_file(out, name))!r}, module)  # it brings samples to one scale"""
     return f"""    from safetensors.torch import load_file
     from pdlrecover.learning import load, models
     data = load({given})

@@ -1,7 +1,7 @@
 """A model that answers in the user's own labels, and its file.
 
 The file is a safetensors file of the module's `state_dict`, as real peers write theirs, with this
-metadata, all as text:
+metadata, all as text (and, where inputs are standardised, their scale as two more tensors):
 
     format            pdlrecover 1
     tensors_sha256    digest of the tensors, checked when the file is loaded
@@ -33,6 +33,7 @@ from pdlrecover.engines.summary import Summary
 from pdlrecover.errors import DataError, ModelError
 from pdlrecover.files import read_bytes, read_json, write_whole
 from pdlrecover.learning.classes import Classes
+from pdlrecover.learning.input_scale import InputScale
 from pdlrecover.learning.intake import (
     Columns,
     check_columns,
@@ -52,7 +53,7 @@ class Classifier:
     """A torch module and the classes that its outputs stand for."""
 
     model: torch.nn.Module
-    """The module, with its weights."""
+    """The module, with its weights; it takes samples on the scale of `inputs`, if there is one."""
     known: Classes | None = None
     """The classes; None: the numbers of the outputs, however many there are."""
     shape: tuple[int, ...] | None = None
@@ -61,6 +62,8 @@ class Classifier:
     """How it came about, in one line, if the file says so."""
     columns: Columns | None = None
     """The columns of the tables that it was trained on, if these were tables."""
+    inputs: InputScale | None = None
+    """The scale that samples are brought to, if inputs are standardised."""
 
     @property
     def classes(self) -> tuple[Hashable, ...] | None:
@@ -100,9 +103,11 @@ class Classifier:
             )
         if not len(samples):
             raise DataError("there are no samples to classify; give at least one")
+        scale = self.inputs or (lambda piece: piece)
         try:
             with torch.no_grad():
-                logits = torch.cat([self.model(piece) for piece in torch.split(samples, _BATCH)])
+                pieces = torch.split(samples, _BATCH)
+                logits = torch.cat([self.model(scale(piece)) for piece in pieces])
         except Exception as error:  # it is the user's code, and may raise anything
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise DataError(
@@ -121,6 +126,7 @@ class Classifier:
         kind = type(self.model).__name__
         weights = sum(p.numel() for p in self.model.parameters())
         rows = [("module", f"{kind} with {weights} weights"), ("classes", classes_text(self.known))]
+        rows += [("inputs", "standardised")] if self.inputs else []
         rows += [("made by", self.made_by)] if self.made_by else []
         return Summary(title="Model", rows=tuple(rows))
 
@@ -150,6 +156,7 @@ def write_model(path: Path | str, classifier: Classifier, more: Mapping[str, str
     if place.suffix != SUFFIX:
         raise ModelError(f"models are saved as {SUFFIX} files, got {place.name!r}; name it so")
     tensors = _tensors(classifier.model)
+    tensors |= classifier.inputs.tensors if classifier.inputs else {}
     metadata = {
         "format": FORMAT,
         "tensors_sha256": _digest(tensors),
@@ -185,6 +192,7 @@ def load_model(
     content = read_bytes(place, ModelError, missing="name a .safetensors file")
     tensors, metadata = _parsed(content, place)
     _check_digest(tensors, metadata, content, place)
+    inputs = InputScale.taken_from(tensors)
     model = copy.deepcopy(module).float().eval()
     put_weights(model, tensors, str(place))
     try:
@@ -201,7 +209,9 @@ def load_model(
         )
     names = None if given is None else Classes(names=tuple(given))
     made_by = metadata.get("made_by", "")
-    return Classifier(model=model, known=names, shape=shape, made_by=made_by, columns=columns)
+    return Classifier(
+        model=model, known=names, shape=shape, made_by=made_by, columns=columns, inputs=inputs
+    )
 
 
 def put_weights(module: torch.nn.Module, tensors: Tensors, source: str) -> None:

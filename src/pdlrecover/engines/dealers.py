@@ -14,6 +14,8 @@ Rules:
 - Attackers come to their attack in ascending order, with their places among all malicious peers,
   whatever the order and the number of those asked.
 - Evaluations are computed peer by peer, on what each holds out; a malicious peer poisons that, too.
+- Statistics of inputs are those of all samples that a peer trains on, as they are: attacks here act
+  in training, and malicious peers' statistics are true.
 - A real peer computes for itself only, a simulation for many at once. Where updates are computed
   peer by peer (`Updates.chunk` = 1), both come to the same bits.
 """
@@ -31,7 +33,8 @@ from pdlrecover.field import FixedPoint, Integers
 from pdlrecover.learning import Batches, LocalTraining, Updates, clip, correct_and_loss
 from pdlrecover.learning.partition import Partition
 from pdlrecover.recovery.evaluation import LOSS_BOUND, encode_tally
-from pdlrecover.recovery.requests import LocalSteps, Teacher, Vector
+from pdlrecover.recovery.requests import LocalSteps, Moments, Teacher, Vector
+from pdlrecover.recovery.standardisation import StandardisationTerms
 
 Peers = NDArray[np.int64]
 _PIECE_NUMBERS = 1 << 23
@@ -216,6 +219,23 @@ class Dealers:
             x, y = (each[0] for each in self.attack.poison(x[None], y[None], context))
         found = correct_and_loss(self.updates.model, at, x, y, bound=LOSS_BOUND)
         return encode_tally(*found, len(y))
+
+    def statistics(
+        self, request: Moments, peers: Sequence[int], terms: StandardisationTerms
+    ) -> Integers:
+        """Return the sum of what each of these peers deals for the scale of inputs."""
+        dealt = [terms.deal(self._trained(peer), request.order, request.at) for peer in peers]
+        total: Integers = np.sum(dealt, axis=0)
+        return total
+
+    def clipped_inputs(self, peer: int, terms: StandardisationTerms) -> int:
+        """Return how many numbers of a peer count as the bound in its statistics."""
+        return terms.clipped(self._trained(peer))
+
+    def _trained(self, peer: int) -> NDArray[np.float32]:
+        """Return the samples that a peer trains on."""
+        found: NDArray[np.float32] = self.x[self.batches.samples_of([peer])].numpy()
+        return found
 
     def _rounded_sum(self, updates: torch.Tensor) -> Integers:
         """Return Σᵢ round(scale·updateᵢ), row by row, so that a row stays in the cache.

@@ -13,6 +13,7 @@ It is nothing but the list of the method's requests, added up. Openings are coun
     single weights   one peer's weight α in a void round, to find who made it void
     sketches         random projections of one peer's update in a void round, for the same
     evaluations      correct answers, loss and number of held-out samples, each as a sum
+    statistics       Σ x or Σ (x − m)² over samples, and their number, to bring inputs to one scale
     losses           single numbers: the kept peers' mean training loss in a round
     head sums        loss, gradient and Hessian of the last layer, over whole datasets: of the kept
                      peers, of the removed ones, or of all; each peer's sum is one evaluation
@@ -38,6 +39,7 @@ IN_WORDS = {
     "directions": ("sum", "of stored updates, corrected"),
     "dot products": ("dot product", "with a shared sum"),
     "evaluations": ("evaluation", "on held-out samples"),
+    "statistics": ("sum", "of inputs, for their scale"),
     "losses": ("mean loss", ""),
     "individual": ("update", ""),
     "single weights": ("weight", ""),
@@ -160,6 +162,9 @@ class Ledger:
                 self._open("removed sums", 1, d + 1, self.traffic.opening_bytes)
             case requests.Evaluation():
                 self._open("evaluations", 1, NUMBERS, self.traffic.evaluation_bytes)
+            case requests.Moments(at=at):
+                numbers = len(at) + 1
+                self._open("statistics", 1, numbers, self.traffic.few_bytes(numbers))
             case requests.Weights():
                 count = self.kept + self.removed
                 self._open("single weights", count, count, self.traffic.dots_bytes(count))
@@ -214,6 +219,15 @@ class Ledger:
         self.openings[kind] += openings
         self.numbers[kind] += numbers
         self.bytes_per_peer += size
+
+    def include(self, other: "Ledger") -> None:
+        """Add what was opened, sent and computed in another run."""
+        self.openings.update(other.openings)
+        self.numbers.update(other.numbers)
+        self.bytes_per_peer += other.bytes_per_peer
+        for part, seconds in other.seconds.items():
+            self.seconds[part] += seconds
+        self.processor_seconds += other.processor_seconds
 
     def totals(self) -> LedgerRecord:
         """Add up what has been entered."""

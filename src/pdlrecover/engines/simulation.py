@@ -38,16 +38,19 @@ from pdlrecover.recovery.requests import (
     Individuals,
     LocalSteps,
     Method,
+    Moment,
     Request,
     Sum,
     Tally,
     Vector,
 )
 from pdlrecover.recovery.schedule import MAX_BUFFER
+from pdlrecover.recovery.standardisation import StandardisationTerms
 from pdlrecover.sharing import Scheme
 
 Observer = Callable[[requests.Stepped], None]
-Answer = Sum | tuple[Sum | None, ...] | Vector | Individuals | HeadSums | Integers | Tally | float
+_Opened = Sum | tuple[Sum | None, ...] | Vector | HeadSums | Integers | Tally | Moment | float
+Answer = _Opened | Individuals
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,6 +75,8 @@ class Simulation:
     """Asked before every opening on shares."""
     clear: bool = False
     source: Source | None = None
+    standard: StandardisationTerms | None = None
+    """How inputs are standardised, if they are."""
     latest: Ledger | None = None
     """The ledger of the last method that was run, finished or not."""
 
@@ -133,6 +138,7 @@ class _MethodRun(Generic[HeldSum]):
         tallies: SumStore[Any],
         unprotected: frozenset[int],
     ) -> None:
+        self._simulation = simulation
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
         self._code = self._simulated_peers.code
         self._bounds = Bounds.of(self._code)
@@ -182,6 +188,8 @@ class _MethodRun(Generic[HeldSum]):
                 return self._removed(rounds)
             case requests.Evaluation():
                 return self._evaluation(request)
+            case requests.Moments():
+                return self._moments(request)
             case requests.Individual():
                 return self._individual(request)
             case requests.Loss(round=t):
@@ -287,6 +295,26 @@ class _MethodRun(Generic[HeldSum]):
         with self.timed("opening"):
             opened = self._tallies.open(self._tallies.read(dealt, [0])[0])
         return self.evaluations.enter(request, opened, len(self._kept))
+
+    def _moments(self, request: requests.Moments) -> Moment:
+        """Deal and open the kept peers' sums of inputs; they are honest, so no sum is void."""
+        terms = self._simulation.standard
+        if terms is None:
+            raise PlanError(
+                "inputs are standardised only where that was agreed on; set the federation up with "
+                "standardise=True"
+            )
+        self._may_open(("statistics", request.order), self._kept)
+        store: SumStore[Any] = sum_store(
+            self._simulation, self._kept, Faults(), len(request.at) + 1
+        )
+        with self.timed("gradient"):
+            total = self._simulated_peers.statistics(request, self._kept, terms)
+        with self.timed("dealing"):
+            dealt = store.deal(total[None])
+        with self.timed("opening"):
+            opened = store.open(store.read(dealt, [0])[0])
+        return terms.decode(request, opened, len(self._kept))
 
     def _individual(self, request: requests.Individual) -> Individuals:
         """Return single peers' updates, where nothing is private.

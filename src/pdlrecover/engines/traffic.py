@@ -74,7 +74,11 @@ class Traffic:
     @property
     def evaluation_bytes(self) -> int:
         """Sent in an evaluation: deal the three numbers, broadcast the sub-secret."""
-        return 2 * self._to_others(ELEMENT_BYTES * self.quorums.blocks(NUMBERS))
+        return self.few_bytes(NUMBERS)
+
+    def few_bytes(self, count: int) -> int:
+        """Sent to deal `count` numbers that are used once, and to open their sums."""
+        return 2 * self._to_others(ELEMENT_BYTES * self.quorums.blocks(count))
 
     def dots_bytes(self, count: int) -> int:
         """Sent to open `count` masked dot products."""

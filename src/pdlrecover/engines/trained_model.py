@@ -16,6 +16,7 @@ from pdlrecover.engines.summary import Summary, counted
 from pdlrecover.errors import PlanError
 from pdlrecover.learning import FlatModel, Weights
 from pdlrecover.learning.classes import Classes
+from pdlrecover.learning.input_scale import InputScale
 from pdlrecover.learning.intake import Columns, samples_and_labels
 
 TRAINING = "training"
@@ -66,8 +67,16 @@ class TrainedModel:
 
     @property
     def model(self) -> torch.nn.Module:
-        """A copy of your module with these weights."""
+        """A copy of your module with these weights; if inputs are standardised, it takes them so.
+
+        See `inputs`; `predict`, `accuracy` and `load_model` take samples as they are.
+        """
         return self._flat.module_with(self.weights)
+
+    @property
+    def inputs(self) -> InputScale | None:
+        """The scale that samples are brought to (`.mean`, `.std`), if inputs are standardised."""
+        return self._flat.inputs
 
     @property
     def classes(self) -> tuple[Hashable, ...]:
@@ -120,6 +129,7 @@ class TrainedModel:
             known=self._classes,
             shape=self._flat.example_shape,
             columns=self.columns,
+            inputs=self.inputs,
         )
 
     def _in_one_line(self) -> str:

@@ -18,13 +18,20 @@ from pdlrecover.federation.arguments import described, instance, number, whole
 from pdlrecover.federation.own_data import OwnData, take_in
 from pdlrecover.federation.plain_options import settings_of
 from pdlrecover.federation.roster import Roster
-from pdlrecover.federation.saved import attack_text, read_saved, write_saved, written_classes
+from pdlrecover.federation.saved import (
+    attack_text,
+    read_saved,
+    write_saved,
+    written_classes,
+    written_scale,
+)
 from pdlrecover.federation.simulated import UNTRAINED, SimulatedFederation
 from pdlrecover.federation.terms import DEFAULT_BUDGET, NewModel, Terms
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.requests import Optimizer
 from pdlrecover.recovery.schedule import Schedule
+from pdlrecover.recovery.standardisation import Standardise
 from pdlrecover.sharing import Scheme, Tolerance
 
 
@@ -59,6 +66,7 @@ class Federation(SimulatedFederation):
         new_model: NewModel | None = None,
         held_out: float = 0.0,
         evaluate_every: int = 10,
+        standardise: bool | Standardise = False,
     ) -> Self:
         """Set up a federation of your model and your data, all peers in this process.
 
@@ -68,10 +76,15 @@ class Federation(SimulatedFederation):
         - `datasets`: the data of one peer after the other. A list gives peers numbers, from 0 on; a
           mapping gives them names: `{"hospital-a": …, "hospital-b": …}`. A peer's data are a pair
           (samples, labels) of tensors, arrays, lists or tables of pandas, or a
-          `torch.utils.data.Dataset` with a length. Samples become float32, and nothing is scaled.
+          `torch.utils.data.Dataset` with a length. Samples become float32, and nothing is scaled
+          unless you `standardise`.
         - `classes`: the labels in the order of the model's outputs. Without it, labels from 0 to
           C − 1 are the outputs' numbers, and labels of any other kind (texts, say) are sorted;
           there must then be as many as outputs. Predictions are in these same labels.
+
+        - `standardise`: bring every feature to mean 0 and deviation 1 over all peers, by private
+          sums before the training. Predictions then take samples as they are, too.
+          `Standardise(bound=…, per="channel")` instead of `True` says how.
 
         What must be survived: `tolerance`, see `Tolerance`. With `clear` nothing is shared, which
         gives the same numbers faster.
@@ -118,8 +131,9 @@ class Federation(SimulatedFederation):
             new_model=new_model,
             held_out=held_out,
             evaluate_every=evaluate_every,
+            standardise=standardise,
         )
-        own = take_in(datasets, model, classes)
+        own = take_in(datasets, model, classes, scaled=terms.standardisation is not None)
         return cls._of(own, model, terms, own.digests)
 
     @classmethod
@@ -137,6 +151,7 @@ class Federation(SimulatedFederation):
             budget=terms.budget,
             new_model=terms.new_model,
             evaluate_every=terms.evaluate_every,
+            standardise=terms.standardisation,
             roster=own.roster,
             classes=own.classes,
             columns=own.columns,
@@ -290,6 +305,8 @@ class Federation(SimulatedFederation):
             "local_rate": local.rate,
             "held_out": peers.held_out_share,
             "evaluate_every": self._terms.every,
+            "standardise": None if self.standardise is None else vars(self.standardise),
+            "inputs": written_scale(self._flat.inputs),
             "evaluated": None if self._evaluated is None else vars(self._evaluated),
             "peer_by_peer": peers.updates.chunk == 1,
             "malicious": list(peers.malicious),
@@ -326,7 +343,8 @@ class Federation(SimulatedFederation):
         instance("folder", folder, (str, Path), "the path of a folder", HistoryError)
         saved = read_saved(Path(folder))
         module = saved.module(model)
-        own = take_in(saved.in_order(datasets), module, saved.classes or classes)
+        given, scaled = saved.in_order(datasets), saved.inputs is not None
+        own = take_in(given, module, saved.classes or classes, scaled=scaled)
         if saved.names is not None:
             own = replace(own, roster=Roster(count=own.roster.count, names=saved.names))
         saved.check_data(own)
@@ -346,6 +364,7 @@ class Federation(SimulatedFederation):
                 "in another folder"
             )
         saved.check_outputs(federation._flat)
+        federation._flat.inputs = saved.inputs
         federation._optimizer = saved.optimizer
         federation._remember(*saved.recovered, unprotected=saved.unprotected)
         federation._evaluated = saved.evaluated
@@ -365,6 +384,9 @@ class Federation(SimulatedFederation):
         ]
         if self._recovered:
             rows.append(("recovered", f"{len(self._recovered)} times with the history"))
+        if self.standardise is not None:
+            state = "" if self._flat.inputs else ", not yet"
+            rows.append(("inputs", f"standardised per {self.standardise.per}{state}"))
         if self.clear:
             rows.append(("shared", "nothing (clear=True)"))
         return Summary(title="Federation", rows=tuple(rows))

@@ -46,9 +46,16 @@ class OwnData:
 
 
 def take_in(
-    datasets: Any, model: torch.nn.Module, classes: Iterable[Hashable] | None = None
+    datasets: Any,
+    model: torch.nn.Module,
+    classes: Iterable[Hashable] | None = None,
+    *,
+    scaled: bool = False,
 ) -> OwnData:
-    """Take everything that the peers give, and find out which classes their labels are."""
+    """Take everything that the peers give, and find out which classes their labels are.
+
+    Unless they are to be `scaled`, large samples are warned of.
+    """
     check_module(model)
     named = _named(datasets)
     names = tuple(named) if isinstance(named, Mapping) else None
@@ -68,7 +75,8 @@ def take_in(
     flat = FlatModel(model, tuple(shape))
     outputs = flat.classes
     _check_logits(flat, parts[0][0][:PROBED])
-    _warn_of_scale(parts, roster)
+    if not scaled:
+        _warn_of_scale(parts, roster)
     if outputs < 2:
         raise ModelError(
             f"the model has {outputs} output for each sample, and needs one for each class; for "
@@ -121,7 +129,7 @@ def _warn_of_scale(parts: Sequence[tuple[torch.Tensor, Any]], roster: Roster) ->
     if largest > LARGE:
         warnings.warn(
             f"{roster.title(peer)}'s samples reach {largest:.3g}; bring features to a common scale "
-            "first, the same at all peers, or the training may diverge",
+            "first, the same at all peers (standardise=True does), or the training may diverge",
             stacklevel=4,
         )
 

@@ -22,7 +22,7 @@ import re
 import shutil
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,10 @@ from pdlrecover.federation.own_data import OwnData, check_module
 from pdlrecover.files import make_folder, read_bytes, read_json, write_json, write_whole
 from pdlrecover.history import FILES, RunHistory
 from pdlrecover.learning import FlatModel, LocalTraining
+from pdlrecover.learning.input_scale import InputScale
 from pdlrecover.recovery import optimizers
 from pdlrecover.recovery.requests import Optimizer, Tally
+from pdlrecover.recovery.standardisation import Standardise
 from pdlrecover.sharing import Tolerance
 
 FORMAT = 2
@@ -67,6 +69,8 @@ class Saved:
     names: tuple[str, ...] | None
     classes: tuple[Any, ...] | None
     attack: str | None
+    inputs: InputScale | None
+    """The scale of inputs, if they are standardised."""
     outputs: tuple[float, ...] | None
     """What the module returned for `probe` with its first weights."""
 
@@ -151,6 +155,7 @@ def run_digest(
     *,
     clear: bool,
     data: tuple[str, ...] | None,
+    standardise: Standardise | None = None,
 ) -> str:
     """Return a digest of what makes a run what it is; without `data`, sizes stand for them."""
     updates, batches = simulated_peers.updates, simulated_peers.batches
@@ -168,6 +173,8 @@ def run_digest(
     }
     if simulated_peers.held_out:
         facts["held_out"] = simulated_peers.held_out_share
+    if standardise is not None:
+        facts["standardise"] = asdict(standardise)
     if data is not None:
         facts["data"] = list(data)
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -235,10 +242,13 @@ def read_saved(folder: Path) -> Saved:
         tally, digests = values.get("evaluated"), values.get("data")
         settings = {key: values[key] for key in SAVED}
         settings |= {key: values[key] for key in SAVED_LATER if key in values}
+        if (chosen := values.get("standardise")) is not None:
+            settings["standardise"] = Standardise(**chosen)
         return Saved(
             path=path,
             format=found,
             settings=settings,
+            inputs=_scale_of(values.get("inputs")),
             tolerance=Tolerance(**values["tolerance"]),
             optimizer=optimizers.from_record(values["optimizer"]),
             recovered=tuple(frozenset(kept) for kept in values["recovered"]),
@@ -252,6 +262,17 @@ def read_saved(folder: Path) -> Saved:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HistoryError(f"{path} is damaged: {error}; get it from a copy") from error
+
+
+def written_scale(scale: InputScale | None) -> dict[str, Any] | None:
+    """Return a scale of inputs for a JSON file, to the bit."""
+    return None if scale is None else {"mean": scale.mean.tolist(), "std": scale.std.tolist()}
+
+
+def _scale_of(written: dict[str, Any] | None) -> InputScale | None:
+    if written is None:
+        return None
+    return InputScale(**{name: np.array(values) for name, values in written.items()})
 
 
 def written_classes(names: tuple[Any, ...]) -> list[Any] | None:

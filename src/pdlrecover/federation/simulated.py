@@ -5,11 +5,13 @@ It is what a `Federation` is without names, files and defaults. Experiments use 
 
 import hashlib
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.simulation import MethodOutcome, Observer, Simulation, sum_store
 from pdlrecover.engines.sum_store import Faults
@@ -23,6 +25,7 @@ from pdlrecover.field import Source
 from pdlrecover.history import Layout, RunHistory, complete_cohorts
 from pdlrecover.learning import FlatModel
 from pdlrecover.learning.classes import Classes
+from pdlrecover.learning.input_scale import InputScale
 from pdlrecover.learning.intake import Columns
 from pdlrecover.recovery import methods, optimizers
 from pdlrecover.recovery.evaluation import EvaluationTerms, evaluated
@@ -38,6 +41,7 @@ from pdlrecover.recovery.requests import (
     Vector,
 )
 from pdlrecover.recovery.retrain import train
+from pdlrecover.recovery.standardisation import StandardisationTerms, Standardise, standardising
 from pdlrecover.sharing import Scheme
 
 FIRST_ROUND = trained_round(0)
@@ -68,6 +72,7 @@ class SimulatedFederation:
         budget: int = DEFAULT_BUDGET,
         new_model: NewModel | None = None,
         evaluate_every: int = 10,
+        standardise: Standardise | None = None,
         roster: Roster | None = None,
         classes: Classes | None = None,
         columns: Columns | None = None,
@@ -90,11 +95,20 @@ class SimulatedFederation:
         )
         self._evaluated: Tally | None = None
         """What the evaluation of the trained model opened."""
+        self.standardise = standardise
+        """How inputs are standardised, if they are."""
+        self._standard = _terms_of(standardise, simulated_peers)
+        self._inputs_ledger: Ledger | None = None
+        """What was opened to standardise inputs, in this process."""
+        self.clipped_inputs: tuple[int, ...] = ()
+        """How many numbers of each peer count as the bound on inputs in their means."""
         whole = complete_cohorts(cohorts, simulated_peers.peers)
         blocks = scheme.quorums.blocks(simulated_peers.code.length)
         record = (simulated_peers.code.length,) if clear else (simulated_peers.peers, blocks)
         tolerance = scheme.quorums.tolerance
-        run = run_digest(simulated_peers, tolerance, clear=clear, data=data)
+        run = run_digest(
+            simulated_peers, tolerance, clear=clear, data=data, standardise=standardise
+        )
         layout = Layout(parameters=self._flat.size, cohorts=whole, record=record, run=run)
         self.history = RunHistory(layout, folder, resume=resume)
         least = 1 if clear else tolerance.colluders + 2
@@ -107,6 +121,7 @@ class SimulatedFederation:
             clear=clear,
             source=source,
             guard=self._guard,
+            standard=self._standard,
         )
         self._optimizer: Optimizer | None = None
         self._planned: Optimizer | None = None
@@ -130,14 +145,32 @@ class SimulatedFederation:
                 "asked for; set up another one, in another folder"
             )
         everybody = range(self.simulated_peers.peers)
+        self.agree_on_inputs()
         method = self._watched(train(self._flat.initial, optimizer, range(rounds)))
         with watched(TRAINING, rounds, observer, show=progress) as seen:
             result = self._simulation.drive(method, kept=everybody, record=True, observer=seen)
+        if self._inputs_ledger is not None:
+            result.ledger.include(self._inputs_ledger)
         self._evaluated = result.evaluations.last
         if not self.history.finished:
             self.history.finish(result.model)
         self._optimizer = optimizer
         return self._trained(result, Origin(rounds=rounds, clear=self.clear))
+
+    def agree_on_inputs(self) -> InputScale | None:
+        """Standardise inputs by sums over all peers, unless that was done; return their scale.
+
+        It is done once, before the first training or recovery, and kept whoever is removed.
+        """
+        terms, peers = self._standard, self.simulated_peers
+        if terms is not None and self._flat.inputs is None:
+            everybody = range(peers.peers)
+            self.clipped_inputs = tuple(peers.clipped_inputs(p, terms) for p in everybody)
+            _warn_of_clipped(terms.bound, self.clipped_inputs, self.roster)
+            outcome = self._simulation.drive(standardising(terms.groups), kept=everybody)
+            self._inputs_ledger = outcome.ledger
+            self._flat.inputs = InputScale.of(outcome.model, terms.scale_shape)
+        return self._flat.inputs
 
     def plan(self, rounds: int, learning_rate: float | None, *, optimizer: str) -> Optimizer:
         """Say how the training goes without doing it: recoveries that see nothing of it may ask."""
@@ -170,6 +203,7 @@ class SimulatedFederation:
         exposed = unprotected(removed, reason, accepted=accept_differencing)
         methods.check_plan(method, settings, rounds=original.rounds, removed=len(removed))
         original = replace(original, peers=self.simulated_peers.peers, kept=tuple(kept))
+        self.agree_on_inputs()
         if fresh:
             original = replace(original, fresh=self._fresh_start(kept, method))
         else:
@@ -194,6 +228,7 @@ class SimulatedFederation:
         It shows what models come to that never saw these peers' data; it opens sums as any
         retraining does, so it is for simulations.
         """
+        self.agree_on_inputs()
         kept = [p for p in range(self.simulated_peers.peers) if p not in remove]
         fresh, run = self._fresh_start(kept, f"reference {number}"), self.original
         method = train(fresh.first, run.optimizer, range(run.rounds), stream=fresh.stream)
@@ -330,6 +365,31 @@ class SimulatedFederation:
                 "cohorts of peers that will only be removed together (cohorts=[[0, 1, 2], …]), or "
                 "allow more (budget=…)"
             )
+
+
+def _terms_of(
+    standardise: Standardise | None, peers: SimulatedPeers
+) -> StandardisationTerms | None:
+    """Return what peers agree on to standardise inputs; the largest of them bounds all."""
+    if standardise is None:
+        return None
+    sizes = [int(size) for size in peers.batches.sizes]
+    held = [len(part) for part in peers.held_out] or [0] * len(sizes)
+    most = max(map(sum, zip(sizes, held, strict=True)))
+    shape = peers.updates.model.example_shape
+    return standardise.terms(shape, peers=peers.peers, samples=most)
+
+
+def _warn_of_clipped(bound: float, counts: Sequence[int], roster: Roster) -> None:
+    """Warn of inputs beyond the bound."""
+    if clipped := sum(counts):
+        first = next(peer for peer, count in enumerate(counts) if count)
+        warnings.warn(
+            f"{clipped} numbers of {sum(map(bool, counts))} peers, {roster.title(first)} first, "
+            f"are beyond ±{bound:g}, and count as that much in means and deviations; raise "
+            "the bound (standardise=Standardise(bound=…)) if they are no mistakes",
+            stacklevel=4,
+        )
 
 
 def _size(count: int) -> str:

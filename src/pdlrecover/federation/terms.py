@@ -23,6 +23,7 @@ from pdlrecover.federation.own_data import OwnData
 from pdlrecover.federation.roster import Roster
 from pdlrecover.files import make_folder
 from pdlrecover.learning import LocalTraining
+from pdlrecover.recovery.standardisation import Standardise
 from pdlrecover.sharing import Tolerance
 
 DEFAULT_BUDGET = 8 << 30
@@ -57,6 +58,7 @@ class Terms:
     new_model: NewModel | None = None
     held_out: float = 0.0
     evaluate_every: int = 10
+    standardise: bool | Standardise = False
 
     def __post_init__(self) -> None:
         example = "Tolerance(colluders=…, dropouts=…)"
@@ -84,6 +86,8 @@ class Terms:
             object.__setattr__(self, name, value)
         for name in ("clear", "peer_by_peer", "resume"):
             instance(name, getattr(self, name), bool, "True or False", PlanError)
+        example = "True, False or Standardise(bound=…)"
+        instance("standardise", self.standardise, (bool, Standardise), example, PlanError)
         if not self.held_out <= 0.5:
             raise DataError(f"held_out must be a share from 0 to 0.5, got {self.held_out}")
         if self.folder == "" or (self.resume and self.folder is None):
@@ -102,6 +106,13 @@ class Terms:
             instance("cohorts", self.cohorts, (list, tuple), "a list of groups", HistoryError)
         if self.folder is not None:
             instance("folder", self.folder, (str, Path), "the path of a folder", HistoryError)
+
+    @property
+    def standardisation(self) -> Standardise | None:
+        """How inputs are standardised, if they are."""
+        if isinstance(self.standardise, Standardise):
+            return self.standardise
+        return Standardise() if self.standardise else None
 
     def place(self) -> Path | None:
         """Return where the history goes, having made the folder."""

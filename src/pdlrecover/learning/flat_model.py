@@ -5,6 +5,8 @@ Rules:
 - The vector holds the module's trainable parameters, each flattened, in the order of
   `named_parameters`. Frozen ones (`requires_grad=False`) stay as they are.
 - The module is copied, taken to float32, and used in the mode (train or eval) it came in.
+- If inputs are standardised, samples are mapped before the module sees them, and never elsewhere:
+  whoever computes with this model gives samples as they are.
 - It must be a fixed function of weights and input, or peers could not compute the same model and
   a round could not be repeated. So a module is refused that keeps running statistics
   (BatchNorm: use GroupNorm), that draws random numbers (Dropout), or that has nothing to train.
@@ -22,6 +24,7 @@ from torch.func import functional_call, grad, vmap
 
 from pdlrecover.errors import ModelError
 from pdlrecover.layers import Layer
+from pdlrecover.learning.input_scale import InputScale
 
 Weights = NDArray[np.float64]
 """A flat vector of weights, as all peers hold it."""
@@ -36,6 +39,8 @@ class FlatModel:
 
     def __init__(self, module: nn.Module, example_shape: tuple[int, ...]) -> None:
         self.example_shape = tuple(example_shape)
+        self.inputs: InputScale | None = None
+        """The scale that samples are brought to, once it is agreed on, if it is."""
         self._module = copy.deepcopy(module).float()
         self._untouched = copy.deepcopy(self._module)
         """For copies: while a call is under way in another thread, the module's parameters are
@@ -67,15 +72,19 @@ class FlatModel:
 
     def forward(self, parameters: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         """Return the logits (b, classes) of samples (b, *shape)."""
-        logits: torch.Tensor = functional_call(self._module, parameters, (x,))
+        logits: torch.Tensor = functional_call(self._module, parameters, (self.mapped(x),))
         return logits
+
+    def mapped(self, x: torch.Tensor) -> torch.Tensor:
+        """Return samples as the module sees them."""
+        return x if self.inputs is None else self.inputs(x)
 
     def logits(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Return the logits (b, classes) of samples (b, *shape) with the flat weights w."""
         return self.forward(self.parameters(w), x)
 
     def module_with(self, w: Weights) -> nn.Module:
-        """Return a copy of the module that was given, with the weights w."""
+        """Return a copy of the module that was given, with the weights w; it takes `mapped`."""
         module = copy.deepcopy(self._untouched)
         parts = self.parameters(as_tensor(w))
         with torch.no_grad():

@@ -54,7 +54,7 @@ class LinearHead:
 
         def features(x: torch.Tensor) -> Reals:
             with torch.no_grad():
-                module(x)
+                module(self._model.mapped(x))
             u = seen.pop().double().numpy()
             if not np.isfinite(u).all():
                 raise ModelError(

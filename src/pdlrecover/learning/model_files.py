@@ -1,6 +1,7 @@
 """A model's weights as a safetensors file, by the names of the module's own tensors.
 
-`module.load_state_dict(safetensors.torch.load_file(path))` puts one into the module again.
+`module.load_state_dict(safetensors.torch.load_file(path))` puts one into the module again, unless
+inputs are standardised: then their scale is in the file, too, and `pdlrecover.load_model` knows it.
 """
 
 import json
@@ -22,6 +23,7 @@ def to_safetensors(
     It has the same bytes wherever it is made.
     """
     state = model.module_with(weights).state_dict()
+    state |= model.inputs.tensors if model.inputs else {}
     content = safetensors.torch.save({key: value.clone() for key, value in state.items()})
     return _with_metadata(content, metadata) if metadata else content
 

@@ -202,6 +202,19 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Moments:
+    """Sums of the inputs of all who take part, or of squares about a mean. Answer: `Moment | None`.
+
+    It is asked before a training only: see `standardisation`.
+    """
+
+    order: int
+    """1: of x itself; 2: of (x − at)²."""
+    at: Vector
+    """A number for each mean: zeros, then the means."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Weights:
     """Each dealer's own weight in a void round. Answer: whose was outside of the bounds."""
 
@@ -238,7 +251,7 @@ class Continued:
     why: str
 
 
-_OfSums = Update | Past | PastBlocks | Dots | Direction | Removed | Evaluation
+_OfSums = Update | Past | PastBlocks | Dots | Direction | Removed | Evaluation | Moments
 _OfSingles = Individual | Weights | Sketches
 Request = _OfSums | _OfSingles | Loss | LastLayer | Head | Stepped | Continued
 Asking = Generator[Request, Any, T]
@@ -306,6 +319,15 @@ class Tally:
     def mean_loss(self) -> float:
         """The mean loss."""
         return self.loss / self.count
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moment:
+    """Opened sums of inputs, as means over all numbers that were added up."""
+
+    mean: Vector
+    rounding: float
+    """What these means may be off by, since peers round their sums: no more than half of this."""
 
 
 class Stepper(Protocol):

@@ -84,6 +84,8 @@ def test_what_makes_no_sense_in_a_file_is_said_with_its_name(tmp_path):
         ({"seed": -1}, "seed must be at least 0"),
         ({"bound": -10.0}, "bound must be positive"),
         ({"held_out": 0.6}, "held_out must be from 0 to 0.5"),
+        ({"standardise_bound": 0.0}, "standardise_bound must be positive"),
+        ({"standardise_per": "row"}, "per feature, channel or all, got 'row'"),
         ({"evaluate_every": 0}, "evaluate_every must be at least 1"),
         ({"accelerated_rounds": 0}, "accelerated_rounds must be positive"),
         ({"lying": 1}, "more than the kept ones can be, or than the 0 liars"),

@@ -8,6 +8,7 @@ import small
 from pdlrecover.adversary import BadUnlearn, LittleIsEnough
 from pdlrecover.engines.ledger import PARTS
 from pdlrecover.errors import HistoryError, PlanError
+from pdlrecover.experiments.batch.run_numbers import identity_of
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.record import model_file
 from pdlrecover.experiments.experiment.result import as_record, read_result
@@ -299,3 +300,28 @@ def test_variants_with_several_keys_are_written_with_a_plus():
     text = "retrain,auto:rounds=4+samples=3"
     config = Config.from_values({"rounds": 40, "methods": text})
     assert config.methods == ("retrain", "auto:rounds=4+samples=3")
+
+
+def test_an_experiment_on_standardised_inputs_goes_on_where_it_was_with_the_same_numbers(tmp_path):
+    config = replace(
+        SMALL, standardise=True, standardise_bound=0.9, methods=("retrain", "auto"), held_out=0.1
+    )
+    whole = run(config, tmp_path / "whole")
+    assert whole.methods["poisoned"].opened["statistics"].openings == 2
+    assert whole.clipped_inputs > 0, "pixels of digits go up to 1"
+    with pytest.raises(KeyboardInterrupt):
+        run(config, tmp_path / "parts", progress=Interrupting("auto", 3))
+    parts = run(config, tmp_path / "parts")
+    assert parts.clipped_inputs == whole.clipped_inputs
+    for name, one in whole.methods.items():
+        assert parts.methods[name].accuracy == one.accuracy
+        assert parts.methods[name].evaluations == one.evaluations
+    assert read_result(as_record(parts)) == parts
+
+
+def test_inputs_as_they_are_leave_record_and_identity_as_they_were(tmp_path):
+    written = as_record(run(replace(SMALL, methods=("auto",)), tmp_path))
+    assert not [key for key in (*written, *written["config"]) if "standardise" in key]
+    assert "clipped_inputs" not in written
+    assert identity_of(written["config"]) == identity_of(SMALL.record())
+    assert identity_of(replace(SMALL, standardise=True).record()) != identity_of(SMALL.record())

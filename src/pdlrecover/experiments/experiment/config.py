@@ -29,9 +29,10 @@ from pdlrecover.recovery.optimizers import build
 from pdlrecover.recovery.pdlrecover import Options
 from pdlrecover.recovery.removal import Reason
 from pdlrecover.recovery.schedule import Schedule, usual_phase
+from pdlrecover.recovery.standardisation import Per, Standardise
 from pdlrecover.sharing import Tolerance
 
-LATER = ("held_out", "evaluate_every")
+LATER = ("held_out", "evaluate_every", "standardise", "standardise_bound", "standardise_per")
 """Settings that earlier versions did not have: with their defaults they are in no record."""
 CURVE_POINTS = 50
 """How many points a curve of accuracy has, about."""
@@ -93,6 +94,14 @@ class Config:
     opened sums, as between real peers; 0: no such evaluations."""
     evaluate_every: int = 10
     """Rounds between two of these evaluations; there is one at the end, too."""
+
+    standardise: bool = False
+    """Bring inputs to mean 0 and deviation 1 over all peers before the training, by private sums,
+    as between real peers."""
+    standardise_bound: float = 1000.0
+    """In these sums, inputs beyond ± this count as ± this."""
+    standardise_per: Per = "feature"
+    """What has a mean of its own: feature, channel (a sample's first axis) or all."""
 
     methods: tuple[str, ...] = BASELINES
     """The recovery methods to run."""
@@ -170,6 +179,10 @@ class Config:
         for name in (*positive, "local_steps", "local_rate"):
             if not 0 < getattr(self, name) < math.inf:
                 raise PlanError(Setting(name), f" must be positive, got {getattr(self, name)}")
+        if not 0 < self.standardise_bound < math.inf:
+            raise PlanError(
+                Setting("standardise_bound"), f" must be positive, got {self.standardise_bound}"
+            )
         if not 0 <= self.held_out <= 0.5:
             raise PlanError(Setting("held_out"), f" must be from 0 to 0.5, got {self.held_out}")
         if self.undetected >= self.kept:
@@ -209,6 +222,7 @@ class Config:
                 Setting("liars"),
             )
         build(self.optimizer, self.learning_rate, rounds=self.rounds)
+        Standardise(bound=self.standardise_bound, per=self.standardise_per)
         _ = self.attack_strength, self.options, self.tolerance.quorums(self.peers)
 
     @classmethod
@@ -271,6 +285,13 @@ class Config:
                 f"the attack {self.attack} has no strength to set with ", Setting("attack_scale")
             )
         return {name: self.attack_scale}
+
+    @property
+    def standardisation(self) -> Standardise | None:
+        """How inputs are brought to one scale, if they are."""
+        if not self.standardise:
+            return None
+        return Standardise(bound=self.standardise_bound, per=self.standardise_per)
 
     @property
     def schedule(self) -> Schedule:

@@ -42,7 +42,7 @@ NEEDED = (
 LEFT_OUT = (
     *("rounds_from_history", "borrowed_from", "diverged", "clipped_updates", "processor"),
     *("opened", "dataset_note", "excess", "excess_error", "remembered_error"),
-    *("evaluations", "continued", "updates"),
+    *("evaluations", "continued", "updates", "clipped_inputs"),
 )
 """What is not written where it is None."""
 
@@ -174,6 +174,8 @@ class Result:
     """The original run, called `poisoned`, and the recovery methods that are done."""
     clipped_updates: int | None = None
     """How many updates were clipped; None if the run was resumed: those before are not known."""
+    clipped_inputs: int | None = None
+    """How many inputs were beyond the bound on them, where they are standardised."""
     dataset_note: str | None = None
 
 

@@ -15,6 +15,7 @@ Rules:
 """
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +90,11 @@ def _run(
                 f"{', '.join(old)} cannot start afresh: leave it out; ", error
             ) from None
         raise
+    with warnings.catch_warnings():  # how many inputs are beyond their bound is in the record
+        warnings.simplefilter("ignore", UserWarning)
+        world.federation.agree_on_inputs()
+    if config.standardise:
+        result = replace(result, clipped_inputs=sum(world.federation.clipped_inputs))
     missing = [name for name in _ordered(config.methods) if name not in result.methods]
     if trains := original or needs_original(config, missing):
         _check_budget(world)

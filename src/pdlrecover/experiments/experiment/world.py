@@ -82,6 +82,7 @@ def build(
         budget=int(1e9 * config.budget_gb),
         new_model=new_model,
         evaluate_every=config.evaluate_every,
+        standardise=config.standardisation,
     )
     return World(
         config=config, dataset=dataset, attack=attack, federation=federation, removed=removed
