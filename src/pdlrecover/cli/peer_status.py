@@ -76,6 +76,8 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
         title = run.kind if run.kind != "recovery" else f"{run.kind} {name}"
         where = f"round {run.round} of {run.rounds}, step {run.step}"
         where = "the peers agree on an epoch" if run.kind == "founding" else where
+        if run.kind == "standardisation":
+            where = f"step {run.step} of {run.rounds}"
         lines.append(f"  {title}: {where}, {run.outcome}")
         if run.waits:
             lines.append(f"    WARNING: {run.waits}")
@@ -89,6 +91,8 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
         lines += [f"    {each}" for each in run.void[-SHOWN:]]
         if run.named:
             lines.append(f"    named: {', '.join(run.named)}; a removal can be proposed now")
+    if status.inputs:
+        lines.append(f"  inputs: {status.inputs}")
     for removal in status.removals:
         lines.append(
             f"  removal {removal.removal[:16]} of {', '.join(removal.removed)} "

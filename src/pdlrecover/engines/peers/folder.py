@@ -6,6 +6,7 @@ FOLDER/history/             what it keeps, sealed (see `runs.archive`)
 FOLDER/control              the socket of the running peer (see `operator.local_socket`)
 FOLDER/status.json          where it is, or was when it stopped
 FOLDER/evidence/            what proves a cheat (see `operator.misconduct`)
+FOLDER/standardisation.json the scale of inputs, if there is one, and what was opened for it
 FOLDER/trained.*            the trained model, and what it took
 FOLDER/recovered-NAME.*     a recovered model, named by the removal
 FOLDER/naming-NAME.json     who made a round void, and what was opened to find out
@@ -22,6 +23,7 @@ CONTROL = "control"
 STATUS = "status.json"
 EVIDENCE = "evidence"
 TRAINED = "trained"
+STANDARDISATION = "standardisation.json"
 
 
 def recovered_name(removal: str) -> str:

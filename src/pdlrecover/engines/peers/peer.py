@@ -1,7 +1,8 @@
 """A peer: the process that an organisation runs.
 
-1. It trains with the others until the agreed rounds are done; the model goes to
-   `trained.safetensors`, and what was opened for it to `trained.json`. Who is removed meanwhile
+1. If the federation standardises inputs, it agrees with the others on their scale, which goes to
+   `standardisation.json`. Then it trains with them until the agreed rounds are done; the model goes
+   to `trained.safetensors`, and what was opened for it to `trained.json`. Who is removed meanwhile
    deals no more in it.
 2. It waits for removals. Once one has passed, it recovers the model with the other kept peers; the
    model goes to `recovered-….safetensors`, and what was opened for it to `recovered-….json`.
@@ -156,11 +157,19 @@ class Peer:
     def title(self, run: bytes) -> str:
         """Return what a run is called in messages."""
         kind = self.kind(run)
-        return kind if kind in ("training", "founding") else f"{kind} {run.hex()[:16]}"
+        only = ("founding", "standardisation", "training")
+        return kind if kind in only else f"{kind} {run.hex()[:16]}"
 
     def kind(self, run: bytes) -> str:
-        """Return what a run is for: `founding`, `training`, `recovery` or `naming`."""
-        known = {self.runs.training: "training", self.runs.founding: "founding"}
+        """Return what a run is for.
+
+        That is `founding`, `standardisation`, `training`, `recovery` or `naming`.
+        """
+        known = {
+            self.runs.founding: "founding",
+            self.runs.standardising: "standardisation",
+            self.runs.training: "training",
+        }
         return known.get(run, "naming" if run in self._namings else "recovery")
 
     def say(self, outcomes: Sequence[Outgoing]) -> None:
@@ -281,17 +290,26 @@ class Peer:
         return run not in self.ended and run not in self._starting
 
     def _begin_runs(self) -> None:
-        """Agree on an epoch, unless there is one, and train."""
+        """Agree on an epoch, unless there is one, and go on from there."""
         if not self.runs.founded:
             self.removals.wait_for_training()
         if founder := self.runs.founder():
             self._begin(self.runs.founding, founder)
         if self.runs.founded:
-            self._train()
+            self._enter_training()
 
-    def _train(self) -> None:
+    def _enter_training(self) -> None:
+        """Agree on the scale of inputs, if there is to be one, and train."""
         LOG.info("the training is run %s", self.runs.training.hex()[:16])
         self.removals.train(self.runs.training, self.runs.epoch_name)
+        standardiser = self.runs.standardiser()
+        if standardiser is None:
+            self._train()
+            return
+        standardiser.protocol.leave_out(self.removals.removed_in_training())
+        self._begin(self.runs.standardising, standardiser)
+
+    def _train(self) -> None:
         try:
             session = self.runs.trainer()
         except Exception as error:  # what began it has ended well
@@ -308,7 +326,7 @@ class Peer:
         elif (training := self.lives.agreed()) is not None:
             self.runs.join(training)
             self._end(self.runs.founding, "stopped: the others have founded the training")
-            self._train()
+            self._enter_training()
 
     def _begin(self, run: bytes, session: RunSession) -> None:
         """Go through what is stored of a run, in a thread: it may be long."""
@@ -411,6 +429,16 @@ class Peer:
             self._end(run, DONE)
             if not self.runs.founded:
                 self.runs.settle_epoch(session.protocol.log)
+                self._enter_training()
+        elif run == self.runs.standardising:
+            self.runs.settle_inputs(session)
+            LOG.log(
+                logging.INFO if self.runs.standardised else logging.WARNING,
+                "inputs: %s",
+                self.runs.inputs,
+            )
+            self._end(run, DONE)
+            if self.runs.standardised:
                 self._train()
         elif run == self.runs.training:
             kept_from = self.runs.history.shares_from
@@ -426,14 +454,16 @@ class Peer:
             self._end(run, DONE)
 
     def _leave_out_removed(self) -> None:
-        """Let the training go on without those that were removed while it is under way."""
-        training = self.sessions.get(self.runs.training)
-        if training is not None and self._is_under_way(self.runs.training):
+        """Let the training, and what comes before it, go on without those that were removed."""
+        for run in (self.runs.standardising, self.runs.training):
+            session = self.sessions.get(run)
+            if session is None or not self._is_under_way(run):
+                continue
             removed = self.removals.removed_in_training()
-            if removed != training.protocol.left_out:
-                training.protocol.leave_out(removed)
+            if removed != session.protocol.left_out:
+                session.protocol.leave_out(removed)
                 who = ", ".join(self.names[peer] for peer in sorted(removed)) or "nobody"
-                LOG.info("training: goes on without %s, removed by a vote", who)
+                LOG.info("%s: goes on without %s, removed by a vote", self.title(run), who)
 
     def _end_replaced(self, run: bytes, by: bytes) -> None:
         """End a recovery that another takes the place of, or see to it that it does not begin."""
@@ -455,6 +485,8 @@ class Peer:
         if not self.runs.founded:
             return
         self._leave_out_removed()
+        if not self.runs.standardised:
+            return  # what recoveries compute depends on the scale
         replaced = self.removals.replaced()
         for run, by in replaced.items():
             self._end_replaced(run, by)

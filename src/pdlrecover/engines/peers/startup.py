@@ -80,11 +80,23 @@ class PeerFiles:
             parameters=NUMBERS - 1,
             blocks=self.membership.scheme.quorums.blocks(NUMBERS),
         )
+        terms = self.membership.standardisation
+        scale = None
+        if terms is not None:
+            blocks = self.membership.scheme.quorums.blocks(terms.groups + 1)
+            scale = replace(layout, parameters=2 * terms.groups, blocks=blocks)
         keep, limit_gb = self.settings.history.keep, self.settings.history.limit_gb
         limit = None if limit_gb is None else int(limit_gb * 1e9)
         place, peers = self.folder / HISTORY, len(self.membership.peers)
         return Archive(
-            place, key.reveal(), layout, peers=peers, keep=keep, limit=limit, founding=founding
+            place,
+            key.reveal(),
+            layout,
+            peers=peers,
+            keep=keep,
+            limit=limit,
+            founding=founding,
+            standardisation=scale,
         )
 
     def peer(

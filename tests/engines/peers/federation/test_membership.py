@@ -27,6 +27,7 @@ from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.errors import MembershipError
 from pdlrecover.layers import Layer
 from pdlrecover.recovery.optimizers import Adam, Muon
+from pdlrecover.recovery.standardisation import Standardise
 
 OTHER = Identity.generate("hospital-b")
 TEXT = write_federation(HEART)
@@ -243,6 +244,8 @@ def test_two_peers_are_too_few_and_nothing_is_shared_between_them():
 
 # The digest
 
+SCALED = replace(HEART, standardise=Standardise())
+
 
 def test_the_digest_does_not_depend_on_the_form_of_the_file():
     values = TEXT.replace("bound = 10.0", "bound = 10").replace("0.003", "3e-3")
@@ -294,13 +297,15 @@ CHANGES = {
     "evaluation.every": 5,
     "data.classes": tuple("abcdefghij"),
     "data.features": ("age", "bmi"),
+    "standardise.bound": 999.0,
+    "standardise.per": "channel",
     "peers.hospital-b.address": "elsewhere.example.org:7400",
     "peers.hospital-b.sealing": OTHER.sealing.public_key().public_bytes_raw(),
 }
 
 
 def test_every_value_is_among_the_changes():
-    kinds = {f.name for table in TABLES for f in dataclasses.fields(getattr(HEART, table))}
+    kinds = {f.name for table in TABLES for f in dataclasses.fields(getattr(SCALED, table))}
     assert kinds <= {path.split(".")[-1] for path in CHANGES}
 
 
@@ -308,6 +313,7 @@ def test_every_value_is_among_the_changes():
 def test_every_difference_changes_the_digest_and_is_named(path):
     bases = {"tolerance.colluders": ("tolerance.liars", 0), "data.features": ("model.shape", (2,))}
     here = changed(*bases[path]) if path in bases else HEART
+    here = SCALED if path.startswith("standardise") else here
     there = changed(path, CHANGES[path], here)
     assert here.digest != there.digest
     (only,) = differences(here, there)

@@ -26,7 +26,7 @@ STATUS = PeerStatus(
 )
 KEYS = (
     "federation peer time runs removals last_heard_seconds other_files started_over caught named "
-    "blames history_bytes network"
+    "blames history_bytes network inputs"
 )
 RUN_KEYS = (
     "kind outcome step round rounds state exact_rounds dealt withheld log evaluations void named "
@@ -49,7 +49,7 @@ def test_a_status_is_read_as_it_was_written():
 
 def test_the_status_of_an_older_or_newer_peer_is_read():
     written = asdict(STATUS)
-    for name in ("started_over", "caught", "named", "blames", "network"):
+    for name in ("started_over", "caught", "named", "blames", "network", "inputs"):
         del written[name]
     for name in ("exact_rounds", "dealt", "withheld", "log", "evaluations"):
         del written["runs"]["ab"][name]

@@ -2,14 +2,15 @@
 
     format = 1
     name = "heart"
-    [tolerance]  [model]  [training]  [recovery]  [deadlines]  [evaluation]  [data]
+    [tolerance]  [model]  [training]  [recovery]  [deadlines]  [evaluation]  [data]  [standardise]
     [peers.hospital-a]
     address = "hospital-a.example.org:7400"
     signing = "…"  sealing = "…"  certificate = '''…'''
 
 Rules: an unknown key is refused with the nearest known one; so is a value of the wrong type, and a
-missing key. Keys may be written with `-` or `_`. Garbage raises `MembershipError`, and so does a
-file that can be read and makes no sense.
+missing key. `[standardise]` may be left out, and then inputs stay as they are. Keys may be written
+with `-` or `_`. Garbage raises `MembershipError`, and so does a file that can be read and makes no
+sense.
 """
 
 import base64
@@ -35,6 +36,7 @@ from pdlrecover.engines.peers.identity.member import Member
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
 from pdlrecover.errors import MembershipError
 from pdlrecover.files import about, read_text
+from pdlrecover.recovery.standardisation import Standardise
 from pdlrecover.sharing import Tolerance
 
 
@@ -51,6 +53,7 @@ class Plan:
     deadlines: Deadlines = field(default_factory=Deadlines)
     evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
     data: DataPlan = field(default_factory=DataPlan)
+    standardise: Standardise | None = None
 
 
 TABLES = tuple(key.name for key in fields(Plan) if key.name not in ("format", "name"))
@@ -120,7 +123,8 @@ def write_federation(membership: Membership) -> str:
         f'name = "{membership.name}"',
     ]
     for name in TABLES:
-        lines += toml_table(name, getattr(membership, name))
+        if (table := getattr(membership, name)) is not None:
+            lines += toml_table(name, table)
     for peer in membership.peers:
         lines += [
             "",

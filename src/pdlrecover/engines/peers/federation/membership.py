@@ -29,14 +29,15 @@ from pdlrecover.engines.peers.identity.invitation import read_invitation
 from pdlrecover.engines.peers.identity.member import Member, check_name
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.protocol.deadlines import Deadlines
-from pdlrecover.errors import MembershipError, ToleranceError
+from pdlrecover.errors import MembershipError, PDLRecoverError, ToleranceError
+from pdlrecover.recovery.standardisation import StandardisationTerms, Standardise
 from pdlrecover.sharing import Scheme, Tolerance
 
 LEAST_PEERS = 3
 FORMAT = 1
 
 _PEER = re.compile(r"peers\.[^.]+\.")
-_LASTING = ("name", "tolerance.", "model.", "training.", "evaluation.", "data.")
+_LASTING = ("name", "tolerance.", "model.", "training.", "evaluation.", "data.", "standardise.")
 _TABLES = ("tolerance", "model", "training", "recovery", "deadlines", "evaluation", "data")
 _LATER = (
     "training.local_steps",
@@ -67,6 +68,8 @@ class Membership:
     deadlines: Deadlines = field(default_factory=Deadlines)
     evaluation: EvaluationPlan = field(default_factory=EvaluationPlan)
     data: DataPlan = field(default_factory=DataPlan)
+    standardise: Standardise | None = None
+    """How inputs are brought to one scale; None: they stay as they are, and it is no fact."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -82,7 +85,7 @@ class Membership:
                 "tolerance.colluders must be at least 1: with 0, every single peer would learn "
                 "something from the shares it gets"
             )
-        _ = self.scheme, self.recovery.options(self.training.rounds)
+        _ = self.scheme, self.recovery.options(self.training.rounds), self.standardisation
         self.recovery.check_fallback(self.training)
         self.data.check(self.model)
 
@@ -98,6 +101,17 @@ class Membership:
             return Scheme.for_peers(len(self.peers), self.tolerance)
         except ToleranceError as error:
             raise MembershipError(f"tolerance: {error}") from error
+
+    @property
+    def standardisation(self) -> StandardisationTerms | None:
+        """What peers have agreed on to bring inputs to one scale."""
+        if self.standardise is None:
+            return None
+        shape, samples = self.model.shape, self.training.samples
+        try:
+            return self.standardise.terms(shape, peers=len(self.peers), samples=samples)
+        except PDLRecoverError as error:
+            raise MembershipError(f"standardise: {error}") from error
 
     def number(self, name: str | int) -> int:
         """Return the number of the peer of this name; a number is one already."""
@@ -128,7 +142,7 @@ class Membership:
     def facts(self) -> dict[str, Any]:
         """Return every value by its path, as plain values."""
         values: dict[str, Any] = {"format": FORMAT, "name": self.name}
-        for table in _TABLES:
+        for table in (*_TABLES, *([] if self.standardise is None else ["standardise"])):
             for setting in fields(chosen := getattr(self, table)):
                 value = getattr(chosen, setting.name)
                 value = float(value) if setting.type is float else value  # 10 and 10.0 are one

@@ -139,6 +139,7 @@ class Control:
                 if p != peer.runs.me
             },
             other_files={names[p]: tuple(what) for p, what in peer.disagreement.found.items()},
+            inputs=peer.runs.inputs,
             started_over=peer.lives.started_over,
             caught=self._misdeeds(peer.misconduct.caught),
             named=self._misdeeds(peer.misconduct.named),

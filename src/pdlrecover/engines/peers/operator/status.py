@@ -20,7 +20,8 @@ class RunStatus:
     """How far a run is."""
 
     kind: str
-    """`founding`, `training`, `recovery`, or `naming`: the search for who made a round void."""
+    """`founding`, `standardisation`, `training`, `recovery`, or `naming`: the search for who made a
+    round void."""
     outcome: str
     step: int
     round: int
@@ -99,6 +100,8 @@ class PeerStatus:
     blames: tuple[BlameStatus, ...] = ()
     history_bytes: int
     network: Mapping[str, int] = field(default_factory=dict)
+    inputs: str = ""
+    """The scale that inputs were brought to, or why there is none; nothing if that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

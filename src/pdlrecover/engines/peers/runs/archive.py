@@ -1,6 +1,7 @@
 """What a real peer keeps: one sealed vault for the training, and one for each recovery.
 
     founding/             the one step in which the epoch was agreed on
+    standardisation/      the two steps in which the scale of inputs was, if it was
     training/             every step: model, opened sum, dealers, this peer's shares; evaluations
                           have no model and no shares
     recovery-<16 digits>/ every step is a round; those that ask for no update have no model; a
@@ -22,11 +23,12 @@ from typing import overload
 import numpy as np
 
 from pdlrecover.engines.peers.protocol.messages import Held, LogEntry
+from pdlrecover.engines.peers.runs.standardising import standardising_run
 from pdlrecover.field import Elements
 from pdlrecover.history import Vault, VaultLayout
 from pdlrecover.recovery.requests import Vector
 
-TRAINING, FOUNDING = "training", "founding"
+TRAINING, FOUNDING, STANDARDISATION = "training", "founding", "standardisation"
 _HELD, _DEALER = "held", struct.Struct("<H32s")
 
 
@@ -43,12 +45,17 @@ class Archive:
         keep: int | None = None,
         limit: int | None = None,
         founding: VaultLayout | None = None,
+        standardisation: VaultLayout | None = None,
     ) -> None:
-        """`layout` is the training's; `keep` and `limit` are as a vault takes them."""
+        """`layout` is the training's; `keep` and `limit` are as a vault takes them.
+
+        The run of the other layouts' names is the founding's, and that which follows from the
+        training's.
+        """
         self._folder, self._key, self._layout, self._peers = folder, key, layout, peers
         self._keep, self._limit = keep, limit
         self._training = self._named = bytes.fromhex(layout.run)
-        self._founding = founding
+        self._founding, self._standardisation = founding, standardisation
         self._vaults: dict[bytes, Vault] = {}
         self._vault(self._training)
 
@@ -164,6 +171,8 @@ class Archive:
             name, layout = f"recovery-{run.hex()[:16]}", replace(self._layout, run=run.hex())
             if self._founding is not None and self.founds(run):
                 name, layout = FOUNDING, self._founding
+            elif self._standardisation and run == standardising_run(self._named):
+                name, layout = STANDARDISATION, replace(self._standardisation, run=run.hex())
             self._vaults[run] = Vault(
                 self._folder / (TRAINING if trains else name),
                 self._key,

@@ -12,7 +12,8 @@ from pdlrecover.errors import DataError
 from pdlrecover.field import Integers
 from pdlrecover.learning import Batches, FlatModel, LocalTraining, Updates, data_weights, hold_out
 from pdlrecover.learning.updates import ONE_STEP
-from pdlrecover.recovery.requests import Evaluation, Update
+from pdlrecover.recovery.requests import Evaluation, Moments, Update
+from pdlrecover.recovery.standardisation import StandardisationTerms
 
 
 class Contribution:
@@ -83,3 +84,11 @@ class Contribution:
     def evaluate(self, asked: Evaluation, phase: Phase = "training") -> Integers:
         """Return the three integers of this peer's evaluation of a model."""
         return self._dealers.tally(asked.at, [0], phase)
+
+    def statistics(self, asked: Moments, terms: StandardisationTerms) -> Integers:
+        """Return what this peer deals of its inputs, as they are."""
+        return self._dealers.statistics(asked, [0], terms)
+
+    def clipped_inputs(self, terms: StandardisationTerms) -> int:
+        """Return how many numbers of its samples count as the bound in these statistics."""
+        return self._dealers.clipped_inputs(0, terms)

@@ -23,11 +23,14 @@ Rules:
   the training that was: neither is used, and the stored sums of the latter are not opened again.
 - A peer that lacks a share that a step needs does not answer in it; where several sums are opened
   at once, it answers for the others.
+- Statistics of inputs are asked for in a run of their own, before the training: see
+  `standardising`.
 - Zero masks for dot products are dealt and agreed on for many at a time: see `mask_stock`.
 """
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,9 +60,18 @@ from pdlrecover.errors import PlanError, RangeError
 from pdlrecover.field import F61, Elements, FixedPoint, Integers
 from pdlrecover.recovery import requests as r
 from pdlrecover.recovery.evaluation import NUMBERS
+from pdlrecover.recovery.standardisation import StandardisationTerms
 
 Contribute = Callable[[r.Update], Integers]
 Evaluate = Callable[[r.Evaluation], Integers]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """What a peer deals to bring inputs to one scale, and what was agreed on that."""
+
+    terms: StandardisationTerms
+    compute: Callable[[r.Moments], Integers]
 
 
 class Driver:
@@ -72,7 +84,7 @@ class Driver:
         method: r.Method,
         code: FixedPoint,
         store: Store,
-        contribute: Contribute,
+        contribute: Contribute | None = None,
         evaluate: Evaluate | None = None,
         most_held_out: int = 0,
         history: TrainingRounds | None = None,
@@ -82,11 +94,13 @@ class Driver:
         observer: Callable[[r.Stepped], None] | None = None,
         bounds: Bounds | None = None,
         naming: VoidRound | None = None,
+        statistics: Statistics | None = None,
     ) -> None:
         """`history` is the training whose stored sums a recovery uses.
 
         `bounds` are those of what peers deal, by default what the encoding was made for; `naming`
-        is the void round that this run is about, if it is to name somebody.
+        is the void round that this run is about, if it is to name somebody; `statistics` are what
+        it opens if it is to bring inputs to one scale.
 
         The method is to go through `rounds` rounds; peers take `local` steps in each, unless it
         says otherwise, and none of them holds out more than `most_held_out` samples. What
@@ -99,6 +113,7 @@ class Driver:
         self._observer, self.rounds = observer, rounds
         self.evaluations = Evaluations(most=most_held_out)
         self._bounds, self._naming = bounds or Bounds.of(code), naming
+        self._statistics = statistics
         self.void: list[Void] = []
         """What was void in this run, and why."""
         self.void_rounds: list[VoidRound] = []
@@ -134,6 +149,8 @@ class Driver:
         self._asked_round: int | None = None
         self._evaluation: r.Evaluation | None = None
         """What the step under way evaluates, if it does."""
+        self._moments: r.Moments | None = None
+        """What the step under way asks of inputs, if it does."""
 
     @property
     def longest(self) -> int:
@@ -150,6 +167,9 @@ class Driver:
         if self._evaluation is not None:
             self.participation.meet("evaluations", len(dealers))
             return self._next(self.evaluations.enter(self._evaluation, entry.values, len(dealers)))
+        if self._moments is not None:
+            self.participation.meet("statistics", len(dealers))
+            return self._next(self._take_moments(self._moments, entry, len(dealers)))
         if self._asked_round is not None:
             self._dealt.deal(self._step, self._asked_round, dealers)
             self._masks.meet(dealers)
@@ -208,12 +228,14 @@ class Driver:
                 return self._task(request)
 
     def _task(self, request: r.Request) -> Task:
-        self._asked_round = self.at = self._evaluation = None
+        self._asked_round = self.at = self._evaluation = self._moments = None
         match request:
             case r.Update():
                 return self._update(request)
             case r.Evaluation():
                 return self._evaluate_at(request)
+            case r.Moments():
+                return self._ask_moments(request)
             case r.Past(rounds=rounds):
                 self._dealt.open_kept(rounds, "stored sums")
                 return self._stored(rounds, "past", self._dealt.kept)
@@ -250,14 +272,16 @@ class Driver:
         numbers = [request.round, *self._differing(request)]
         asked = _digest("update", numbers, request.at, *_teachers(request))
         self._dealt.ask(self._step, request.round, asked)
-        self._asked_round = request.round
+        self._asked_round, contribute = request.round, self._contribute
+        if contribute is None:
+            raise PlanError("this run asks for no updates")
         return FreshSum(
             scheme=self.context.scheme,
             length=self._code.length,
             round=request.round,
             asked=asked,
             least_dealers=self._least,
-            compute=lambda: self._contribute(request),
+            compute=lambda: contribute(request),
         )
 
     def _is_of_void_round(self, request: r.Request) -> bool:
@@ -297,6 +321,33 @@ class Driver:
             compute=lambda: evaluate(request),
             used_once=True,
         )
+
+    def _ask_moments(self, request: r.Moments) -> Task:
+        """Return the step that opens sums of the peers' inputs."""
+        statistics = self._statistics
+        if statistics is None:
+            raise PlanError("inputs are standardised only in a run of its own, before the training")
+        self._moments, self.round = request, request.order - 1
+        return FreshSum(
+            scheme=self.context.scheme,
+            length=len(request.at) + 1,
+            round=self.round,
+            asked=_digest("moments", [request.order], request.at),
+            least_dealers=self._least,
+            compute=lambda: statistics.compute(request),
+            used_once=True,
+        )
+
+    def _take_moments(self, request: r.Moments, entry: LogEntry, dealers: int) -> r.Moment | None:
+        """Return what was opened of inputs, None if it is void."""
+        self.round = request.order
+        if self._statistics is None:
+            raise PlanError("inputs are standardised only in a run of its own, before the training")
+        try:
+            return self._statistics.terms.decode(request, entry.values, dealers)
+        except RangeError as error:
+            self.void.append(Void(round=self.round - 1, why=str(error)))
+            return None
 
     def _is_of_training(self, request: r.Evaluation) -> bool:
         """Say whether all peers may have evaluated this model when it was trained."""

@@ -22,7 +22,8 @@ class Progress:
     def say(self) -> None:
         """Say what is new."""
         self._say_present()
-        self._say_round()
+        if self._title != "standardisation":  # which has steps and no rounds
+            self._say_round()
         self._say_evaluations()
         self._say_void()
 

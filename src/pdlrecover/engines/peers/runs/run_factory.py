@@ -1,5 +1,6 @@
 """Makes a peer's runs, training and recoveries, and writes their result files."""
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,12 @@ from typing import Any
 from pdlrecover.adversary import Attack, Phase
 from pdlrecover.descriptors import remedy
 from pdlrecover.engines.peers.federation.membership import Membership
-from pdlrecover.engines.peers.folder import TRAINED, naming_name, recovered_name
+from pdlrecover.engines.peers.folder import (
+    STANDARDISATION,
+    TRAINED,
+    naming_name,
+    recovered_name,
+)
 from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
 from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
 from pdlrecover.engines.peers.protocol.run_context import RunContext
@@ -21,15 +27,16 @@ from pdlrecover.engines.peers.protocol.step_memory import PROMISE_NAME
 from pdlrecover.engines.peers.removals.rule import UNTRAINED
 from pdlrecover.engines.peers.removals.terms import RemovalTerms
 from pdlrecover.engines.peers.removals.votes import Removal
-from pdlrecover.engines.peers.runs import founding
+from pdlrecover.engines.peers.runs import founding, standardising
 from pdlrecover.engines.peers.runs.contribution import Contribution
-from pdlrecover.engines.peers.runs.driver import Driver
+from pdlrecover.engines.peers.runs.driver import Driver, Statistics
 from pdlrecover.engines.peers.runs.run_session import RunSession
 from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
 from pdlrecover.engines.peers.runs.void_rounds import VoidRound
 from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.files import write_json, write_whole
 from pdlrecover.learning import Dataset, FlatModel, LocalTraining, most_held_out
+from pdlrecover.learning.input_scale import InputScale
 from pdlrecover.learning.model_files import to_safetensors
 from pdlrecover.learning.models import build
 from pdlrecover.recovery import methods
@@ -67,7 +74,12 @@ class RunFactory:
         """Take `data`, its training part, as this peer's own; `attack` is for drills."""
         self.me, self.membership, self.folder, self.store = me, membership, folder, store
         self.peers, self.rounds = len(membership.peers), membership.training.rounds
-        self._crypto, self._flat = crypto, model
+        self._crypto, self._flat = crypto, copy.copy(model)
+        self._standard = membership.standardisation
+        self.inputs = ""
+        """The scale of inputs in a few words, once it is agreed on, or why there is none."""
+        self.standardised = self._standard is None
+        """Whether the scale of inputs is known here, or none is needed."""
         training, held_out = membership.training, membership.evaluation.held_out
         most = most_held_out(held_out, training.samples)
         self._terms = (
@@ -79,7 +91,7 @@ class RunFactory:
         self._contribution = Contribution(
             peer=me,
             peers=self.peers,
-            model=model,
+            model=self._flat,
             x=data.train_x,
             y=data.train_y,
             size_bound=training.samples,
@@ -111,6 +123,8 @@ class RunFactory:
         self.training = training
         """The name of the training run."""
         self.store.name_training(training)
+        self.standardising = standardising.standardising_run(training)
+        """The name of the run in which the scale of inputs is agreed on."""
         self.history = TrainingRounds(
             self.store, training, rounds=self.rounds, terms=self._terms, bounds=self.bounds
         )
@@ -142,10 +156,48 @@ class RunFactory:
             return None
         return founding.found(self.context(self.founding, range(self.peers)), self.store)
 
+    def standardiser(self) -> RunSession | None:
+        """Return this peer's part in agreeing on the scale of inputs; None if there is none."""
+        if self._standard is None:
+            return None
+        statistics = Statistics(
+            terms=self._standard,
+            compute=partial(self._contribution.statistics, terms=self._standard),
+        )
+        context = self.context(self.standardising, range(self.peers))
+        return standardising.standardiser(context, self.store, statistics)
+
+    def settle_inputs(self, session: RunSession) -> None:
+        """Bring inputs to the scale that was agreed on, if it was, and write it down."""
+        driver, terms = session.driver, self._standard
+        if terms is None or driver.model is None:
+            raise PlanError("there is no scale of inputs to take: it is not agreed on")
+        if why := standardising.why_not(session):
+            self.inputs = why
+            return
+        scale = self._flat.inputs = InputScale.of(driver.model, terms.scale_shape)
+        self.standardised = True
+        facts = {
+            "per": terms.per,
+            "bound": terms.bound,
+            "mean": scale.mean.tolist(),
+            "std": scale.std.tolist(),
+            "inputs_sha256": scale.digest,
+            "clipped_here": self._contribution.clipped_inputs(terms),
+            "log": session.protocol.log.hex(),
+            "ledger": asdict(driver.participation.record(driver.ledger)),
+        }
+        self.inputs = f"standardised, {terms.groups} per {terms.per}, digest {scale.digest[:16]}"
+        if clipped := facts["clipped_here"]:
+            self.inputs += f"; {clipped} numbers of this peer count as ±{terms.bound:g} in it"
+        with _writing(self.folder, "the scale of inputs"):
+            write_json(self.folder / STANDARDISATION, facts)
+
     @property
     def largest_message(self) -> int:
         """No honest peer sends more bytes at once: fetched answers, or a share with its proof."""
-        update = 8 * self._contribution.code.length
+        most = max(self._contribution.code.length, self._standard.groups if self._standard else 0)
+        update = 8 * most
         return 2 * ANSWER_BYTES + 4 * update + 1000 * self.peers
 
     def context(self, run: bytes, peers: Sequence[int]) -> RunContext:
@@ -333,6 +385,8 @@ class RunFactory:
             "dealt": self.dealt(session),
             "ledger": asdict(driver.participation.record(driver.ledger)),
         }
+        if self._flat.inputs is not None:
+            facts["inputs_sha256"] = self._flat.inputs.digest
         if driver.void:
             facts["void"] = [asdict(each) for each in driver.void]
         if found := driver.evaluations.points:
