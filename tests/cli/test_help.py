@@ -22,6 +22,7 @@ WITHOUT_COMPUTING = [
     ["simulate", "--methods", "magic"],
     ["download", "cats"],
     ["peer", "status", "nowhere"],
+    ["peer", "doctor", "nowhere"],
     ["peer", "approve", "nowhere", "3f9a1c0d"],
     ["peer", "recover", "nowhere"],
     ["peer", "propose-removal", "nowhere", "--peers", "a", "--reason", "left"],

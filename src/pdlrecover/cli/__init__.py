@@ -44,6 +44,9 @@ PEER_COMMANDS = {
     ),
     "run": LazyCommand("peer_run", "pdlrecover peer run federation.toml hospital-a"),
     "status": LazyCommand("peer_status", "pdlrecover peer status hospital-a"),
+    "doctor": LazyCommand(
+        "doctor", "pdlrecover peer doctor hospital-a --federation federation.toml"
+    ),
     "propose-removal": LazyCommand(
         "removals",
         "pdlrecover peer propose-removal hospital-a --peers hospital-e --reason malicious",

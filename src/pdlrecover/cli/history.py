@@ -10,7 +10,7 @@ from pdlrecover.cli.common import Folder, ask_passphrase
 from pdlrecover.engines.peers.folder import HISTORY, IDENTITY
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.storage_key import StorageKey
-from pdlrecover.engines.peers.settings import load_settings
+from pdlrecover.engines.peers.settings import history_key, load_settings
 from pdlrecover.errors import HistoryError
 
 DAMAGED = 1
@@ -27,7 +27,7 @@ def verify(
 
     Nothing is changed.
     """
-    from pdlrecover.engines.peers.startup import history_key, verified  # with torch
+    from pdlrecover.engines.peers.startup import verified  # with torch
 
     if key_file is not None:
         key = StorageKey.from_file(key_file)

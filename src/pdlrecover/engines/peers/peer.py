@@ -26,6 +26,7 @@ from typing import Any
 
 from pdlrecover.engines.peers.federation.file_mismatch import Disagreement
 from pdlrecover.engines.peers.folder import CONTROL
+from pdlrecover.engines.peers.greeting import encode, greeting
 from pdlrecover.engines.peers.operator.control import Control
 from pdlrecover.engines.peers.operator.local_socket import serve_control
 from pdlrecover.engines.peers.operator.metrics import serve_metrics
@@ -96,7 +97,9 @@ class Peer:
             limits=limits,
             listen=listen,
             complain=self._refused,
+            greet=lambda: encode(greeting(runs.membership.digest)),
         )
+        self.listens_on = listen or members[runs.me].address
         self.sessions: dict[bytes, RunSession] = {}
         """This peer's part in each run that it has begun."""
         self.ended: dict[bytes, str] = {}

@@ -15,13 +15,14 @@ imported only if it is allowed here, by the same name, letter by letter; so is a
 this peer's data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from pdlrecover.decode import decode, parse_toml, toml_table
 from pdlrecover.engines.peers.folder import SETTINGS
 from pdlrecover.engines.peers.identity.member import split_address
+from pdlrecover.engines.peers.identity.storage_key import StorageKey, find_storage_key
 from pdlrecover.errors import PlanError
 from pdlrecover.files import about, read_text
 from pdlrecover.learning.reading.source import KEYS, Source
@@ -155,3 +156,11 @@ def write_settings(settings: PeerSettings) -> str:
         if chosen != Drill():
             lines += toml_table(table.name, chosen)
     return "\n".join(lines) + "\n"
+
+
+def history_key(
+    folder: Path, settings: PeerSettings, salt: bytes, ask: Callable[[], str] | None
+) -> StorageKey:
+    """Return the key of the history in a peer's folder, from where its settings say."""
+    named = settings.history.key_file
+    return find_storage_key(file=None if named is None else folder / named, ask=ask, salt=salt)

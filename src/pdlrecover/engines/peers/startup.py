@@ -12,21 +12,19 @@ from pathlib import Path
 
 from pdlrecover.engines.peers.drills import attack_of
 from pdlrecover.engines.peers.federation.federation_file import load_federation
-from pdlrecover.engines.peers.federation.membership import Membership
-from pdlrecover.engines.peers.federation.signatures import check_signatures
-from pdlrecover.engines.peers.folder import HISTORY, IDENTITY, signatures_path
+from pdlrecover.engines.peers.federation.signatures import check_agreement
+from pdlrecover.engines.peers.folder import HISTORY, IDENTITY
 from pdlrecover.engines.peers.identity.keyring import Keyring
 from pdlrecover.engines.peers.identity.own_keys import Identity
-from pdlrecover.engines.peers.identity.storage_key import StorageKey, find_storage_key
+from pdlrecover.engines.peers.identity.storage_key import StorageKey
 from pdlrecover.engines.peers.own_data import load_own
 from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.runs.archive import Archive
 from pdlrecover.engines.peers.runs.founding import NUMBERS
 from pdlrecover.engines.peers.runs.run_factory import RunFactory, training_run
-from pdlrecover.engines.peers.settings import AGREED, PeerSettings, load_settings
-from pdlrecover.engines.peers.transport.link import Limits, Tls
-from pdlrecover.errors import HistoryError, MembershipError
-from pdlrecover.files import about, read_text
+from pdlrecover.engines.peers.settings import AGREED, history_key, load_settings
+from pdlrecover.engines.peers.transport.link import Limits, papers
+from pdlrecover.errors import HistoryError
 from pdlrecover.history import VaultLayout, Verification, verify
 from pdlrecover.history.sealed.database import DATA
 from pdlrecover.history.sealed.records import Kind
@@ -103,14 +101,7 @@ class PeerFiles:
         self, archive: Archive, *, metrics_port: int | None = None, limits: Limits | None = None
     ) -> Peer:
         """Return the peer, ready to run on its history."""
-        members, (key, certificate) = self.membership.peers, self.identity.tls_pem()
-        tls = Tls(
-            authority=b"".join(member.certificate_pem for member in members),
-            certificate=certificate,
-            key=key,
-            names=tuple(member.tls_name for member in members),
-            pinned=tuple(member.certificate for member in members),
-        )
+        members = self.membership.peers
         runs = RunFactory(
             me=self.me,
             membership=self.membership,
@@ -124,30 +115,12 @@ class PeerFiles:
         listen = self.settings.network.listen
         return Peer(
             runs,
-            tls=tls,
+            tls=papers(self.identity, members),
             limits=limits,
             listen=listen,
             metrics_port=metrics_port,
             replaces_stalled=self.settings.recovery.fallback == AGREED,
         )
-
-
-def check_agreement(federation: Path, membership: Membership) -> None:
-    """Raise unless everybody has signed the federation file."""
-    path = signatures_path(federation)
-    missing = (
-        "nobody has signed the federation file yet: every peer signs by `pdlrecover peer sign "
-        f"{federation} FOLDER`, and the lines go to {path.name}"
-    )
-    text = read_text(path, MembershipError, missing=missing)
-    with about(path, MembershipError):
-        check_signatures(membership, text).require()
-
-
-def history_key(folder: Path, settings: PeerSettings, salt: bytes, ask: Ask | None) -> StorageKey:
-    """Return the key of the history in a peer's folder, from where its settings say."""
-    named = settings.history.key_file
-    return find_storage_key(file=None if named is None else folder / named, ask=ask, salt=salt)
 
 
 def verified(history: Path, key: StorageKey) -> dict[str, Verification]:

@@ -105,6 +105,30 @@ def verify(folder: Path, key: bytes, layout: VaultLayout | None = None) -> Verif
         os.close(writer)
 
 
+def check_key(folder: Path, key: bytes) -> None:
+    """Raise unless the key opens the history in a folder, while nobody writes to it.
+
+    Nothing else is looked at than the structure of the file and its header; nothing is changed.
+    """
+    writer = database.only_writer(folder)
+    try:
+        if database.is_blank(folder):
+            return
+        if found := database.damaged_pages(folder):
+            raise HistoryError(
+                f"the structure of the database in {folder} is damaged ({found[0]}); restore the "
+                "whole folder from a backup, or move it away"
+            )
+        store = Database(folder, read_only=True)
+        try:
+            if not unlock.is_empty(store):
+                unlock.unlock(store, key, unlock.layout_of(store))
+        finally:
+            store.close()
+    finally:
+        os.close(writer)
+
+
 def _verified(store: Database, key: bytes, layout: VaultLayout | None) -> Verification:
     try:
         layout = layout or unlock.layout_of(store)

@@ -299,8 +299,27 @@ def test_the_key_is_found_in_a_file_then_in_the_environment_then_by_asking(tmp_p
     typed = find_storage_key(environment={}, ask=lambda: words, salt=salt)
     expected = hashlib.scrypt(words.encode(), salt=salt, n=2**17, r=8, p=1, dklen=32, maxmem=2**28)
     assert typed.reveal() == expected
-    with pytest.raises(IdentityError, match="PDLRECOVER_HISTORY_KEY, or type the passphrase"):
+    with pytest.raises(IdentityError, match=r"PDLRECOVER_HISTORY_KEY.*, or type the passphrase"):
         find_storage_key(environment={})
+
+
+def test_a_service_gets_its_key_as_a_credential_that_others_cannot_read(tmp_path):
+    variables, path = {"CREDENTIALS_DIRECTORY": str(tmp_path)}, tmp_path / "history.key"
+    with pytest.raises(IdentityError, match=r"the credential history\.key"):
+        find_storage_key(environment=variables)
+    path.write_text("0b" * 32 + "\n")
+    path.chmod(0o440)  # as systemd leaves it, with an access list for the service's user
+    assert find_storage_key(environment=variables).reveal() == b"\x0b" * 32
+    both = {**variables, "PDLRECOVER_HISTORY_KEY": "0c" * 32}
+    assert find_storage_key(environment=both).reveal() == b"\x0c" * 32, "the variable comes first"
+    for mode in (0o444, 0o460, 0o604):
+        path.chmod(mode)
+        with pytest.raises(IdentityError, match="open to other users"):
+            find_storage_key(environment=variables)
+    path.chmod(0o400)
+    path.write_text("no key")
+    with pytest.raises(IdentityError, match=r"the credential .* must hold 64"):
+        find_storage_key(environment=variables)
 
 
 def test_the_real_environment_is_looked_at(monkeypatch):

@@ -12,11 +12,14 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from pdlrecover.engines.peers.federation.membership import Membership
+from pdlrecover.engines.peers.folder import signatures_path
 from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.identity.sealing import sign, verify
 from pdlrecover.errors import ForgeryError, MembershipError
+from pdlrecover.files import about, read_text
 
 _DOMAIN = b"pdlrecover federation agreement 1: "
 _LINE = re.compile(r"([a-z0-9-]{1,32}) ([0-9a-f]{64}) ([A-Za-z0-9+/]{86}==)")
@@ -91,6 +94,18 @@ def check_signatures(membership: Membership, text: str) -> Agreement:
         other=tuple(sorted(other - signed)),
         missing=tuple(p.name for p in membership.peers if p.name not in signed | other),
     )
+
+
+def check_agreement(federation: Path, membership: Membership) -> None:
+    """Raise unless everybody has signed the federation file."""
+    path = signatures_path(federation)
+    missing = (
+        "nobody has signed the federation file yet: every peer signs by `pdlrecover peer sign "
+        f"{federation} FOLDER`, and the lines go to {path.name}"
+    )
+    text = read_text(path, MembershipError, missing=missing)
+    with about(path, MembershipError):
+        check_signatures(membership, text).require()
 
 
 def _have(names: tuple[str, ...]) -> str:

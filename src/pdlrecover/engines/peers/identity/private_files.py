@@ -72,6 +72,26 @@ def read_file(path: Path, missing: str) -> bytes:
         raise IdentityError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def read_credential(path: Path) -> bytes:
+    """Read a file that a service was given by whoever starts it, in a folder of its own.
+
+    systemd leaves it to root and lets the service's user in by an access list, which shows as the
+    group's right to read: that much is allowed here. Others may not read, and nobody write.
+    """
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_mode & 0o037 or status.st_uid not in (os.geteuid(), 0):
+                mode = stat.S_IMODE(status.st_mode)
+                raise IdentityError(
+                    f"{path} is open to other users (mode {mode:04o}, user {status.st_uid}); a "
+                    "credential belongs to root or to the service, and has mode 0440 or less"
+                )
+            return file.read(MAX_BYTES)
+    except OSError as error:
+        raise IdentityError(f"{path} cannot be read: {error.strerror}") from error
+
+
 def check_folder(folder: Path) -> None:
     """Refuse a folder that others may look into."""
     try:

@@ -1,8 +1,12 @@
 """The key of a peer's history: 32 bytes, kept off the disk that holds the history.
 
-Three places, in this order: a private file, the environment variable PDLRECOVER_HISTORY_KEY, or a
-passphrase that somebody types. File and variable hold 64 hexadecimal digits. A passphrase becomes a
-key by scrypt (N = 2^17, r = 8, p = 1) with the identity's salt.
+Four places, in this order: a private file, the environment variable PDLRECOVER_HISTORY_KEY, the
+credential `history.key` of a service, or a passphrase that somebody types. All but the last hold 64
+hexadecimal digits. A passphrase becomes a key by scrypt (N = 2^17, r = 8, p = 1) with the
+identity's salt.
+
+A credential is a file in the folder that CREDENTIALS_DIRECTORY names: systemd makes it for one
+service (LoadCredential=, LoadCredentialEncrypted=), and a container may mount its secrets there.
 
 A wrong key is found when the history is opened. A lost one cannot be replaced.
 """
@@ -14,10 +18,11 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from pdlrecover.engines.peers.identity.private_files import create_file, read_file
+from pdlrecover.engines.peers.identity.private_files import create_file, read_credential, read_file
 from pdlrecover.errors import IdentityError
 
 VARIABLE = "PDLRECOVER_HISTORY_KEY"
+CREDENTIALS, CREDENTIAL = "CREDENTIALS_DIRECTORY", "history.key"
 KEY_BYTES = 32
 COST = 1 << 17
 """scrypt's N: 128 MB of memory, for about half a second."""
@@ -97,7 +102,7 @@ def find_storage_key(
     ask: Callable[[], str] | None = None,
     salt: bytes = b"",
 ) -> StorageKey:
-    """Return the key from the file if one is named, else from the variable, else by asking.
+    """Return the key from the file if one is named, the variable, the credential, or by asking.
 
     `ask` returns a passphrase; `salt` is the identity's.
     """
@@ -106,9 +111,15 @@ def find_storage_key(
     variables = os.environ if environment is None else environment
     if text := variables.get(VARIABLE):
         return StorageKey.from_hex(text, f"the environment variable {VARIABLE}")
+    if folder := variables.get(CREDENTIALS):
+        path = Path(folder) / CREDENTIAL
+        if path.exists():
+            text = read_credential(path).decode("ascii", "replace")
+            return StorageKey.from_hex(text, f"the credential {path}")
     if ask is not None:
         return StorageKey.from_passphrase(ask(), salt)
     raise IdentityError(
         "the history's key is not there: name its file by key_file under [history] in peer.toml, "
-        f"set {VARIABLE}, or type the passphrase at a terminal"
+        f"set {VARIABLE}, give the service the credential {CREDENTIAL}, or type the passphrase at "
+        "a terminal"
     )

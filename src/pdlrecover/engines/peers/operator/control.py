@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pdlrecover import descriptors
 from pdlrecover.engines.peers.folder import STATUS
+from pdlrecover.engines.peers.greeting import greeting
 from pdlrecover.engines.peers.operator import status as s
 from pdlrecover.engines.peers.operator.metrics import counted
 from pdlrecover.engines.peers.protocol.messages import NOTHING
@@ -52,6 +54,8 @@ class Control:
         match command:
             case {"do": "status"}:
                 return self.status()
+            case {"do": "facts"}:
+                return self.facts()
             case {"do": "stop"}:
                 self._peer.stop()
                 return s.Stopping()
@@ -63,7 +67,7 @@ class Control:
                 return self._approve(name)
             case _:
                 raise PlanError(
-                    "commands are status, propose-removal (removed, reason, method, "
+                    "commands are status, facts, propose-removal (removed, reason, method, "
                     "accept_differencing, replace), approve (removal) and stop"
                 )
 
@@ -110,6 +114,18 @@ class Control:
         found = one_removal([digest.hex() for digest in peer.removals.known], name)
         peer.say(peer.removals.approve(bytes.fromhex(found)))
         return s.Approved(approved=found)
+
+    def facts(self) -> s.PeerFacts:
+        """Return what this peer runs on."""
+        peer = self._peer
+        return s.PeerFacts(
+            greeting=greeting(peer.runs.membership.digest),
+            parameters=peer.runs.bounds.length,
+            listens_on=peer.listens_on,
+            descriptors=descriptors.limit(),
+            descriptors_in_use=descriptors.in_use(),
+            history_bytes=peer.runs.store.size,
+        )
 
     def status(self) -> s.PeerStatus:
         """Return where the peer is, for people and for scripts."""

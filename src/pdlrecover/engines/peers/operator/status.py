@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pdlrecover.engines.bounds import Void
 from pdlrecover.engines.evaluations import EvaluationPoint
+from pdlrecover.engines.peers.greeting import Greeting
 
 PRESENT_SECONDS = 30.0
 """Who was heard within this many seconds counts as present."""
@@ -120,10 +121,26 @@ class Approved:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PeerFacts:
+    """What `peer doctor` asks a running peer, instead of looking for itself."""
+
+    greeting: Greeting
+    """What others get from it, too."""
+    parameters: int
+    """Numbers in the model."""
+    listens_on: str
+    descriptors: int
+    """So many files and connections it may have,"""
+    descriptors_in_use: int
+    """and so many it has."""
+    history_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stopping:
     """The peer stops."""
 
     done: str = "stopping"
 
 
-Answer = PeerStatus | Proposed | Approved | Stopping
+Answer = PeerStatus | PeerFacts | Proposed | Approved | Stopping

@@ -13,13 +13,16 @@ Rules:
 """
 
 import asyncio
+import errno
 import logging
 import re
+import socket
 import time
 from collections import Counter
 from urllib.parse import unquote
 
 from pdlrecover import descriptors
+from pdlrecover.engines.peers.identity.member import split_address
 from pdlrecover.errors import PlanError
 
 LOG = logging.getLogger("pdlrecover.peer")
@@ -32,6 +35,35 @@ SAY_SECONDS, SAY_MANY = 60.0, 20
 _ENDPOINT = re.compile(r"ipv[46]:\[?(.+?)\]?:(\d+)")
 
 Endpoint = tuple[str, int]
+
+
+_ANYWHERE = ("0.0.0.0", "::", "[::]")  # noqa: S104 (what an operator may have chosen)
+
+
+def least_descriptors(peers: int) -> int:
+    """Return how many descriptors a peer needs besides those that it has before it listens."""
+    return RESERVE + (2 + FOR_EACH) * peers
+
+
+def try_to_bind(where: str) -> None:
+    """Raise `OSError` if nobody can listen there: gRPC writes a line of its own if it cannot.
+
+    Whether this machine has an address family is for the library to find out.
+    """
+    host, port = split_address(where)
+    failure: OSError | None = None
+    for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        try:
+            with socket.socket(family, kind) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(address)
+                return
+        except OSError as error:
+            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and host in _ANYWHERE:
+                continue
+            failure = OSError(error.errno, error.strerror)
+    if failure is not None:
+        raise failure
 
 
 class Door:
@@ -49,12 +81,12 @@ class Door:
     def connections(self, most: int) -> int:
         """Return how many may be let in, of at most this many; raise if peers need more."""
         limit, used = descriptors.limit(), descriptors.in_use()
-        own = RESERVE + 2 * self._peers
-        least, free = FOR_EACH * self._peers, limit - used - own
+        least, needs = FOR_EACH * self._peers, used + least_descriptors(self._peers)
+        free = limit - needs + least
         if free < least:
             raise PlanError(
                 f"this process may open {limit} files and connections, and with {self._peers} "
-                f"peers it needs {used + own + least}; raise the limit by `ulimit -n`, or "
+                f"peers it needs {needs}; raise the limit by `ulimit -n`, or "
                 "LimitNOFILE= of a systemd unit"
             )
         return max(least, min(most, free))

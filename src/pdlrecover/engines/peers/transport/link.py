@@ -10,10 +10,12 @@ import random
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pdlrecover.engines.peers.identity.member import Member
+from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.extras import extra
 
 with extra("peers", "a peer that talks to others"):
@@ -40,6 +42,18 @@ class Tls:
     """The name in each peer's certificate (its DNS alternative name), in the peers' order."""
     pinned: tuple[bytes, ...] = ()
     """Each peer's very certificate in DER, in the peers' order; empty if names are enough."""
+
+
+def papers(identity: Identity, members: Sequence[Member]) -> Tls:
+    """Return what a peer shows and trusts: everybody's very certificate."""
+    key, certificate = identity.tls_pem()
+    return Tls(
+        authority=b"".join(member.certificate_pem for member in members),
+        certificate=certificate,
+        key=key,
+        names=tuple(member.tls_name for member in members),
+        pinned=tuple(member.certificate for member in members),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 Rules:
 
-- One method, a stream that stays open: messages in chunks one way, and the other way how many have
-  been taken, said for several at once. The bytes are the codec's; no schema compiler is involved.
-  A call for each message would cost four times as much.
+- One method for messages, a stream that stays open: messages in chunks one way, and the other way
+  how many have been taken, said for several at once. The bytes are the codec's; no schema compiler
+  is involved. A call for each message would cost four times as much.
+- A second method answers pings (see `ping`): whether this peer is there, and what it runs.
 - Both sides show a certificate that the federation knows. Its name is bound to the peer's number:
   a client connects only to the name it wants, a server knows its caller by its name, and by the
   very certificate where they are pinned.
@@ -25,9 +26,8 @@ Rules:
 """
 
 import asyncio
-import errno
-import socket
 import ssl
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -39,8 +39,9 @@ with extra("peers", "a peer that talks to others"):
     import grpc
 
 from pdlrecover.engines.peers.identity.member import split_address
-from pdlrecover.engines.peers.transport.door import Door
+from pdlrecover.engines.peers.transport.door import Door, try_to_bind
 from pdlrecover.engines.peers.transport.link import BROKEN, METHOD, SIZE_BYTES, Limits, Link, Tls
+from pdlrecover.engines.peers.transport.ping import PING, Pings
 from pdlrecover.errors import PlanError
 
 ANSWER_WAIT, ANSWER_MESSAGES, ANSWER_BYTES = 0.1, 8, 1 << 20
@@ -61,15 +62,18 @@ class Network:
         limits: Limits | None = None,
         listen: str | None = None,
         complain: Callable[[int | None, str], None] = lambda peer, what: None,
+        greet: Callable[[], bytes] | None = None,
     ) -> None:
         """`receive` is awaited for every message; while it waits, its sender waits.
 
         `listen` is where this peer listens, if not at the address that the others know. `complain`
-        is called with what was refused, and of which peer, if it was one.
+        is called with what was refused, and of which peer, if it was one. `greet` returns what a
+        ping is answered with; without it there are none.
         """
         self._listen = listen or addresses[me]
         self._me, self._addresses, self._tls, self._receive = me, tuple(addresses), tls, receive
         self._limits, self._complain = limits or Limits(), complain
+        self._greet = greet
         self._server: grpc.aio.Server | None = None
         self._links: dict[int, Link] = {}
         self.counts: Counter[str] = Counter()
@@ -79,25 +83,28 @@ class Network:
         self._stopping = False
         self._reading = [asyncio.Lock() for _ in addresses]
         self._door = Door(split_address(self._listen)[1], len(addresses), self.counts)
+        self._pings = Pings(len(addresses), self.counts, time.monotonic())
 
     async def start(self) -> None:
         """Listen, and be ready to send."""
         most = self._door.connections(self._limits.connections)
         options = [*self._limits.options, ("grpc.max_allowed_incoming_connections", most)]
         server = grpc.aio.server(options=options)
-        server.add_generic_rpc_handlers((_Service(self._deliver),))
+        answer = None if self._greet is None else self._answer_ping
+        server.add_generic_rpc_handlers((_Service(self._deliver, answer),))
         credentials = grpc.ssl_server_credentials(
             [(self._tls.key, self._tls.certificate)],
             root_certificates=self._tls.authority,
             require_client_auth=True,
         )
         try:
-            _try_to_bind(self._listen)
+            try_to_bind(self._listen)
             server.add_secure_port(self._listen, credentials)
         except (OSError, RuntimeError) as error:
             await server.stop(grace=None)
+            why = getattr(error, "strerror", None) or error
             raise PlanError(
-                f"cannot listen on {self._listen} ({error}): is another peer running there, or is "
+                f"cannot listen on {self._listen} ({why}): is another peer running there, or is "
                 "it an address of another machine? Say where to listen by listen under [network] "
                 "in peer.toml"
             ) from error
@@ -126,17 +133,8 @@ class Network:
 
     async def _deliver(self, _: Any, context: Any) -> None:
         """Take a peer's messages one by one; each answer says that one was taken."""
-        source = self._caller(context)
-        self._door.knows(str(context.peer()))
+        source = await self._admitted(context)
         if source is None:
-            self.counts["refused"] += 1
-            self._complain(
-                None,
-                f"a caller from {_host(context)} was refused: its certificate "
-                f"({_names(context)}) is of no peer in this federation file, or is not the one "
-                "that the file has for it; compare the files",
-            )
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no peer of this federation")
             return
         if self._calls[source] >= self._limits.calls:
             self.counts["refused"] += 1
@@ -161,6 +159,34 @@ class Network:
             self._streams.discard(task)
             self._calls[source] -= 1
             answers.stop()
+
+    async def _admitted(self, context: Any) -> int | None:
+        """Return which peer calls; whoever is none is refused and named."""
+        source = self._caller(context)
+        self._door.knows(str(context.peer()))
+        if source is None:
+            self.counts["refused"] += 1
+            self._complain(
+                None,
+                f"a caller from {_host(context)} was refused: its certificate "
+                f"({_names(context)}) is of no peer in this federation file, or is not the one "
+                "that the file has for it; compare the files",
+            )
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no peer of this federation")
+        return source
+
+    async def _answer_ping(self, content: bytes, context: Any) -> bytes:
+        """Say who is here, to a peer that does not ask too often."""
+        source = await self._admitted(context)
+        if source is None or self._greet is None:
+            return b""
+        if not self._pings.take(source, time.monotonic()):
+            self.counts["refused"] += 1
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many pings")
+        if content:
+            self.counts["refused"] += 1
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a ping has no content")
+        return self._greet()
 
     async def _in_time(self, source: int, chunk: bytes, context: Any) -> bytes:
         """Return the message that this chunk begins, unless it comes too slowly."""
@@ -249,37 +275,15 @@ class _Answers:
 
 
 class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
-    """Answers the one method."""
+    """Answers the two methods."""
 
-    def __init__(self, deliver: Callable[[Any, Any], Awaitable[None]]) -> None:
-        self._handler = grpc.stream_stream_rpc_method_handler(deliver)
+    def __init__(self, deliver: Callable[[Any, Any], Any], ping: Any) -> None:
+        self._handlers = {METHOD: grpc.stream_stream_rpc_method_handler(deliver)}
+        if ping is not None:
+            self._handlers[PING] = grpc.unary_unary_rpc_method_handler(ping)
 
     def service(self, details: Any) -> Any:
-        return self._handler if details.method == METHOD else None
-
-
-_ANYWHERE = ("0.0.0.0", "::", "[::]")  # noqa: S104 (what an operator may have chosen)
-
-
-def _try_to_bind(where: str) -> None:
-    """Raise if nobody can listen there: the library writes a line of its own if it cannot.
-
-    Whether this machine has an address family is for the library to find out.
-    """
-    host, port = split_address(where)
-    failure: OSError | None = None
-    for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        try:
-            with socket.socket(family, kind) as tried:
-                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                tried.bind(address)
-                return
-        except OSError as error:
-            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and host in _ANYWHERE:
-                continue
-            failure = OSError(error.strerror)
-    if failure is not None:
-        raise failure
+        return self._handlers.get(details.method)
 
 
 def _names(context: Any) -> list[str]:

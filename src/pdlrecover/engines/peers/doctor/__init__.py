@@ -1,0 +1,1 @@
+"""What keeps a peer from working, before it is started and while it runs."""
