@@ -9,16 +9,16 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --no-loadsco
 INSTALL := -m pip install --quiet --constraint constraints.txt --editable
 LOWEST := .venv-lowest/bin
 
-.PHONY: demo test check lint browser bench docs docs-site clean
+.PHONY: demo test check lint browser promtool bench docs docs-site clean
 .PHONY: chaos fuzz test-lowest constraints audit-dependencies
 
 demo: .venv/.runtime
 	$(BIN)/pdlrecover demo
 
-test: .venv/.dev lint browser
+test: .venv/.dev lint browser promtool
 	$(PYTEST)
 
-check: .venv/.dev lint browser
+check: .venv/.dev lint browser promtool
 	$(PYTEST) -m "not slow"
 
 lint: .venv/.dev
@@ -34,6 +34,9 @@ lint: .venv/.dev
 
 browser:
 	@bash tests/chromium.sh
+
+promtool:
+	@bash tests/promtool.sh
 
 bench: .venv/.dev
 	$(BIN)/python benchmarks/sharing.py --record results/benchmarks/sharing.json
@@ -74,7 +77,7 @@ docs-site: .venv/.dev
 	touch $@ .venv/.runtime
 
 # The fast tests with the lowest version of every direct dependency, in an environment of its own.
-test-lowest: .venv-lowest/.dev browser
+test-lowest: .venv-lowest/.dev browser promtool
 	OMP_NUM_THREADS=1 $(LOWEST)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not slow"
 
 .venv-lowest/.dev: pyproject.toml .ci/lowest_versions.py
@@ -106,4 +109,4 @@ audit-dependencies: .venv-audit/.installed
 	touch $@
 
 clean:
-	rm -rf .venv .venv-lowest .venv-newest .venv-audit .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .tools .venv .venv-lowest .venv-newest .venv-audit .mypy_cache .pytest_cache .ruff_cache .hypothesis

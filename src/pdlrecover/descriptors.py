@@ -51,7 +51,11 @@ def patiently(act: Callable[[], T], patience: float = PATIENCE) -> T:
             if end is None:
                 end = now + patience
                 if patience:
-                    LOG.warning("a file cannot be opened, and is waited for: %s", TOO_MANY)
+                    text, facts = (
+                        "a file cannot be opened, and is waited for: %s",
+                        {"event": "descriptors"},
+                    )
+                    LOG.warning(text, TOO_MANY, extra={"facts": facts})
             if now >= end:
                 raise
         time.sleep(PAUSE)

@@ -198,6 +198,7 @@ MISUSES = [
         "run-port-in-use", "peer run " + FEDERATION + " {there}/birch", "Address already in use"
     ),
     Misuse("status-not-running", "peer status {there}/ash", "no peer is running in"),
+    Misuse("doctor-nowhere", "peer doctor {there}/oak", "oak is no folder"),
     Misuse("approve-nothing", "peer approve {there}/ash", "Missing argument"),
     Misuse("approve-not-running", "peer approve {there}/ash 00", "no peer is running in"),
     Misuse("propose-nobody", "peer propose-removal {there}/ash", "--peers and --reason"),

@@ -66,9 +66,13 @@ def _shown(report: Report) -> tuple["Table", str]:
         verdict = f"[{COLOURS[each.verdict]}]{each.verdict.value}[/]"
         table.add_row(verdict, each.check, text)
     count = Counter(each.verdict for each in report.findings)
-    parts = [f"{count[v]} {v.value}{'' if v is Verdict.OK else 's'}" for v in Verdict if count[v]]
+    parts = [_counted(count[verdict], verdict) for verdict in Verdict if count[verdict]]
     state = "runs" if report.running else "does not run"
     return table, f"\n{escape(report.peer)} {state}: {', '.join(parts)}"
+
+
+def _counted(number: int, verdict: Verdict) -> str:
+    return f"{number} {verdict.value}{'s' if number > 1 and verdict is not Verdict.OK else ''}"
 
 
 def _record(report: Report) -> dict[str, object]:

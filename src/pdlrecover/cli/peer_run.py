@@ -33,23 +33,28 @@ def run(
             min=1, max=65535, help="Serve numbers for Prometheus on this port of 127.0.0.1."
         ),
     ] = None,
+    metrics_host: Annotated[
+        str,
+        typer.Option(help="Serve them on this address instead; nobody is asked for a password."),
+    ] = "127.0.0.1",
 ) -> None:
     """Run this peer: train with the others, then recover when a removal has passed.
 
     Interrupt it as you like; the same command goes on where it was.
     """
-    _log_to_terminal(json_logs)
+    lines = JsonLines()
+    _log_to_terminal(lines if json_logs else None)
     try:
-        _run(federation, folder, metrics_port)
+        _run(federation, folder, lines, port=metrics_port, host=metrics_host)
     except PDLRecoverError as error:
         if not json_logs:
             raise
-        LOG.error("%s", error)
+        LOG.error("%s", error, extra={"facts": {"event": "refused-to-run"}})
         raise typer.Exit(BAD_INPUT) from error
     gc.freeze()  # with torch, a last collection takes a second of the processor
 
 
-def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
+def _run(federation: Path, folder: Path, lines: JsonLines, *, port: int | None, host: str) -> None:
     import torch
 
     from pdlrecover.engines.peers.startup import PeerFiles
@@ -57,19 +62,21 @@ def _run(federation: Path, folder: Path, metrics_port: int | None) -> None:
     torch.set_num_threads(1)
     raise_limit()
     files = PeerFiles(federation, folder)
+    lines.by = files.identity.name
     with held(folder, PlanError, f"a peer runs once; see it by `pdlrecover peer status {folder}`"):
-        _work(files, metrics_port)
+        _work(files, port, host)
 
 
-def _work(files: "PeerFiles", metrics_port: int | None) -> None:
+def _work(files: "PeerFiles", port: int | None, host: str) -> None:
     ask_for_key = ask_passphrase if files.has_history else ask_new_passphrase
     archive = files.archive(files.storage_key(ask_for_key if sys.stdin.isatty() else None))
     try:
-        peer = files.peer(archive, metrics_port=metrics_port)
+        peer = files.peer(archive, metrics_port=port, metrics_host=host)
         asyncio.run(_until_stopped(peer))
     finally:
         archive.close()
-    LOG.info("stopped; the same command goes on from here")
+    text, facts = "stopped; the same command goes on from here", {"event": "stopped"}
+    LOG.info(text, extra={"facts": facts})
 
 
 async def _until_stopped(peer: "Peer") -> None:
@@ -85,12 +92,9 @@ def ask_new_passphrase() -> str:
     return str(typer.prompt(text, hide_input=True, confirmation_prompt=True, err=True))
 
 
-def _log_to_terminal(as_json: bool) -> None:
+def _log_to_terminal(lines: JsonLines | None) -> None:
     handler = logging.StreamHandler()
-    if as_json:
-        handler.setFormatter(JsonLines())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    handler.setFormatter(lines or logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger = logging.getLogger("pdlrecover")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)

@@ -20,6 +20,8 @@ from pdlrecover.errors import PlanError, Setting
 from pdlrecover.files import about, read_json
 
 T = TypeVar("T")
+NOT_RUNNING = 1
+"""The exit code for a peer that should be running."""
 SHOWN = 5
 """Of so many of the last evaluations and void rounds of a run the status has a line; all are in its
 JSON."""
@@ -28,14 +30,19 @@ JSON."""
 def status(
     folder: Folder,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    require_running: Annotated[
+        bool, typer.Option("--require-running", help="End with 1 if the peer does not run.")
+    ] = False,
 ) -> None:
     """Show rounds, size, who is present, removals, and who was caught lying."""
     found, running = current_status(folder)
     if as_json:
         typer.echo(json.dumps({"running": running, **msgspec.to_builtins(found)}, indent=2))
-        return
-    for line in _lines(found, running):
-        typer.echo(line)
+    else:
+        for line in _lines(found, running):
+            typer.echo(line)
+    if require_running and not running:
+        raise typer.Exit(NOT_RUNNING)
 
 
 def command(folder: Path, answer: type[T], **fields: Any) -> T:

@@ -29,7 +29,11 @@ def attack_of(drill: Drill, data: "Dataset") -> "Attack | None":
     check_drill(drill.attack)
     if drill.attack is None:
         return None
-    LOG.warning("drill: this peer attacks the others on purpose (%s)", drill.attack)
+    LOG.warning(
+        "drill: this peer attacks the others on purpose (%s)",
+        drill.attack,
+        extra={"facts": {"event": "drill"}},
+    )
     name = strength_of(drill.attack)
     strength = {} if drill.strength is None or name is None else {name: drill.strength}
     return build(drill.attack, data, **strength)

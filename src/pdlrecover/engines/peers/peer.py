@@ -31,6 +31,7 @@ from pdlrecover.engines.peers.operator.control import Control
 from pdlrecover.engines.peers.operator.local_socket import serve_control
 from pdlrecover.engines.peers.operator.metrics import serve_metrics
 from pdlrecover.engines.peers.operator.misconduct import KEPT_BLAMES, Misconduct
+from pdlrecover.engines.peers.operator.numbers import Numbers
 from pdlrecover.engines.peers.operator.status import DONE
 from pdlrecover.engines.peers.protocol import codec
 from pdlrecover.engines.peers.protocol.effects import Blame, Compute, Halt, Note, Send
@@ -64,11 +65,13 @@ class Peer:
         limits: Limits | None = None,
         listen: str | None = None,
         metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
         replaces_stalled: bool = True,
     ) -> None:
         """`listen` is where this peer listens, if not at the address that the others know.
 
-        Metrics are served on a port of this machine if one is given. Unless it `replaces_stalled`
+        Metrics are served on a port of this machine, or of another host that it has, if one is
+        given. Unless it `replaces_stalled`
         recoveries by itself, its operator decides on that.
         """
         one_blas_thread()
@@ -108,7 +111,8 @@ class Peer:
         self.misconduct = Misconduct(runs.store, runs.folder, self.names)
         self.counts: Counter[str] = Counter()
         self.control = Control(self)
-        self._metrics_port = metrics_port
+        self.numbers = Numbers(self)
+        self._metrics_port, self._metrics_host = metrics_port, metrics_host
         self._waiting = [Inbox(limits) for _ in members]
         self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(1, "pdlrecover-update")
@@ -132,9 +136,11 @@ class Peer:
             await self.network.start()
             servers.append(await serve_control(self.folder / CONTROL, self.control.command))
             if self._metrics_port is not None:
-                servers.append(await serve_metrics(self._metrics_port, self.control.metrics))
+                port, host = self._metrics_port, self._metrics_host
+                servers.append(await serve_metrics(port, self.numbers.read, host))
             numbered = ", ".join(f"{i} {name}" for i, name in enumerate(self.names))
-            LOG.info("this is %s; the peers are %s", self.names[self.runs.me], numbered)
+            text, facts = "this is %s; the peers are %s", {"event": "started"}
+            LOG.info(text, self.names[self.runs.me], numbered, extra={"facts": facts})
             self._begin_runs()
             while not self._stopping:
                 await self._turn()
@@ -153,7 +159,8 @@ class Peer:
     def stop(self) -> None:
         """Stop soon; what is committed is kept."""
         if not self._stopping:
-            LOG.info("stopping: this may take some seconds")
+            text, facts = "stopping: this may take some seconds", {"event": "stopping"}
+            LOG.info(text, extra={"facts": facts})
         self._stopping = True
         self._events.put_nowait(("stop", None))
 
@@ -257,7 +264,8 @@ class Peer:
             raise
         except Exception as error:  # nobody's message is to end this peer
             text = f"a message of {self.names[source]} could not be dealt with, which is a bug"
-            self.misconduct.log(logging.ERROR, source, text, {"peer": source}, error)
+            facts = {"event": "bug", "peer": source}
+            self.misconduct.log(logging.ERROR, source, text, facts, error)
 
     def _take(self, source: int, data: bytes, now: float) -> None:
         run = codec.peek_run(data)
@@ -287,6 +295,7 @@ class Peer:
                 "another model than this peer's",
                 self.names[source],
                 run.hex()[:16],
+                extra={"facts": {"event": "unknown-run", "peer": source, "run": run.hex()[:16]}},
             )
 
     def _is_under_way(self, run: bytes) -> bool:
@@ -303,7 +312,8 @@ class Peer:
 
     def _enter_training(self) -> None:
         """Agree on the scale of inputs, if there is to be one, and train."""
-        LOG.info("the training is run %s", self.runs.training.hex()[:16])
+        facts = {"event": "training", "run": self.runs.training.hex()[:16]}
+        LOG.info("the training is run %s", facts["run"], extra={"facts": facts})
         self.removals.train(self.runs.training, self.runs.epoch_name)
         standardiser = self.runs.standardiser()
         if standardiser is None:
@@ -358,7 +368,9 @@ class Peer:
         """End a run; a store that cannot be written or read any more ends the peer."""
         text = str(error)
         if not isinstance(error, PDLRecoverError):
-            LOG.error("this should not have happened, and is a bug", exc_info=error)
+            facts = {"event": "bug", "run": run.hex()[:16]}
+            said = "this should not have happened, and is a bug"
+            LOG.error(said, exc_info=error, extra={"facts": facts})
             text = f"{type(error).__name__}: {error}"
         self._end(run, f"stopped: {text}")
         if isinstance(error, HistoryError):
@@ -412,19 +424,22 @@ class Peer:
             self._blame(peer, what, ())
         elif what not in self._refusals and len(self._refusals) < KEPT_BLAMES:
             self._refusals.add(what)  # who calls again and again is named once
-            LOG.warning("%s", what)
+            LOG.warning("%s", what, extra={"facts": {"event": "caller-refused"}})
 
     def _write_status(self) -> None:
+        self.numbers.look()
         try:
             self.control.write_status()
         except OSError as error:
-            LOG.warning("the status file cannot be written: %s", error.strerror)
+            text, facts = "the status file cannot be written: %s", {"event": "cannot-write"}
+            LOG.warning(text, error.strerror, extra={"facts": facts})
 
     def _end(self, run: bytes, how: str) -> None:
         if run not in self.ended:
             self.ended[run] = how
             self.stalls.forget(run)
-            LOG.info("%s: %s", self.title(run), how, extra={"facts": {"run": run.hex()[:16]}})
+            facts = {"event": "ended", "run": run.hex()[:16], "outcome": how}
+            LOG.info("%s: %s", self.title(run), how, extra={"facts": facts})
             self._write_status()
 
     def _finish(self, run: bytes, session: RunSession) -> None:
@@ -466,7 +481,9 @@ class Peer:
             if removed != session.protocol.left_out:
                 session.protocol.leave_out(removed)
                 who = ", ".join(self.names[peer] for peer in sorted(removed)) or "nobody"
-                LOG.info("%s: goes on without %s, removed by a vote", self.title(run), who)
+                facts = {"event": "left-out", "run": run.hex()[:16]}
+                text = "%s: goes on without %s, removed by a vote"
+                LOG.info(text, self.title(run), who, extra={"facts": facts})
 
     def _end_replaced(self, run: bytes, by: bytes) -> None:
         """End a recovery that another takes the place of, or see to it that it does not begin."""
@@ -497,9 +514,10 @@ class Peer:
             run = removal.proposal.digest
             if run in self.sessions or run in self.ended or self.runs.me not in removal.kept:
                 continue
-            facts = {"run": run.hex()[:16], "removal": run.hex()[:16]}
+            name = run.hex()[:16]
+            facts = {"event": "removal-passed", "run": name, "removal": name}
             text = "removal %s has passed, the recovery begins"
-            LOG.info(text, run.hex()[:16], extra={"facts": facts})
+            LOG.info(text, name, extra={"facts": facts})
             try:
                 closed = self.removals.closed_rounds(removal.proposal)
                 self._begin(run, self.runs.recoverer(removal, closed))

@@ -98,7 +98,12 @@ class PeerFiles:
         )
 
     def peer(
-        self, archive: Archive, *, metrics_port: int | None = None, limits: Limits | None = None
+        self,
+        archive: Archive,
+        *,
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
+        limits: Limits | None = None,
     ) -> Peer:
         """Return the peer, ready to run on its history."""
         members = self.membership.peers
@@ -119,6 +124,7 @@ class PeerFiles:
             limits=limits,
             listen=listen,
             metrics_port=metrics_port,
+            metrics_host=metrics_host,
             replaces_stalled=self.settings.recovery.fallback == AGREED,
         )
 
@@ -133,10 +139,11 @@ def look_through(history: Path, key: StorageKey) -> None:
     """Refuse a history whose public part is damaged; say it if only shares are."""
     for name, found in verified(history, key).items():
         state = "all whole" if found.sound else f"{len(found.damage)} records damaged"
-        LOG.info("history of %s: %s rounds, %s", name, found.rounds, state)
+        about = {"facts": {"event": "history"}}
+        LOG.info("history of %s: %s rounds, %s", name, found.rounds, state, extra=about)
         lost = [damage for damage in found.damage if damage.kind is not Kind.SHARE]
         for damage in found.damage:
-            LOG.warning("history of %s: %s", name, damage)
+            LOG.warning("history of %s: %s", name, damage, extra=about)
         if lost:
             raise HistoryError(
                 f"the history in {history / name} is damaged ({lost[0]}); see all by `pdlrecover "

@@ -13,14 +13,18 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 import whole_peers
+from hospitals import PEERS
 from loopback import pinned, until
+from test_cli import run
 
 from pdlrecover.engines.peers.doctor.examination import examine
 from pdlrecover.engines.peers.doctor.finding import Verdict
 from pdlrecover.engines.peers.doctor.machine import is_kept
+from pdlrecover.engines.peers.doctor.others import Visit, judge_clocks
 from pdlrecover.engines.peers.federation.federation_file import load_federation, write_federation
 from pdlrecover.engines.peers.federation.signatures import add_signature, sign_federation
 from pdlrecover.engines.peers.folder import CONTROL, IDENTITY, signatures_path
@@ -30,6 +34,7 @@ from pdlrecover.engines.peers.identity.own_keys import Identity
 from pdlrecover.engines.peers.settings import Data, History, PeerSettings, write_settings
 from pdlrecover.engines.peers.startup import PeerFiles
 from pdlrecover.engines.peers.transport.network import Network
+from pdlrecover.engines.peers.transport.ping import Echo, How
 from pdlrecover.files import held
 
 ASH, BIRCH, FIR = 0, 1, 4
@@ -204,6 +209,20 @@ except SystemExit as end:
     assert "it runs" in found["process"]
     assert "shows its certificate" in found["port"]
     assert "model" not in found
+
+
+def test_a_health_check_is_sound_only_while_the_peer_runs(place, mine):
+    check = ("peer", "status", "--require-running")
+    assert run(*check, str(place / "birch")).returncode == 0
+    deadline = time.monotonic() + 20
+    while not (place / "birch" / "status.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    shutil.copy(place / "birch" / "status.json", mine / "ash")
+    stopped = run(*check, str(mine / "ash"))
+    assert stopped.returncode == 1
+    assert "not running" in stopped.stdout
+    assert run("peer", "status", str(mine / "ash")).returncode == 0
 
 
 def test_a_running_peer_that_has_another_file_than_the_one_named_is_told(place, mine):
@@ -399,7 +418,9 @@ def test_what_speaks_no_tls_and_what_says_nothing_are_told_apart(place, mine):
     with socket.create_server(where):
         began = time.monotonic()
         (fir,) = of(look(mine), "peer fir")
-    assert "speaks no TLS" in fir.what
+    assert fir.verdict is Verdict.WARNING
+    assert "nothing is said" in fir.what
+    assert "frozen" in fir.what
     assert time.monotonic() - began < 15, "it is waited for as long as was said, at each step"
 
 
@@ -421,12 +442,32 @@ def test_too_few_peers_for_a_round_are_a_problem(place, mine):
     assert "2 of 5 peers are there, this one included, and 3 are needed" in found.what
 
 
+def clocks(**ahead):
+    """Return what is said of clocks that are so far ahead of this one."""
+    visits = [
+        Visit(
+            member=PEERS[i].member(f"{name}:7400"),
+            echo=Echo(how=How.ANSWERED, greeting=greeting(bytes(32)), seconds=0.1, ahead=seconds),
+        )
+        for i, (name, seconds) in enumerate(ahead.items())
+    ]
+    return [(each.verdict, each.what) for each in judge_clocks(visits)]
+
+
+def test_a_clock_is_judged_by_the_median_and_two_alone_cannot_tell():
+    ((verdict, what),) = clocks(a=100.0, b=100.1, c=99.9)
+    assert verdict is Verdict.WARNING
+    assert "this clock is 100.0 s behind the median of 3 others" in what
+    ((verdict, what),) = clocks(a=0.0, b=0.1, c=-60.0)
+    assert "the clock of hospital-b is 60.0 s behind the others'" in what
+    ((verdict, what),) = clocks(a=-7.0)
+    assert "there is no third to tell" in what
+    ((verdict, what),) = clocks(a=0.5, b=-0.5)
+    assert verdict is Verdict.OK
+    assert "within 0.500 s of 2 others'" in what
+
+
 def test_a_clock_outside_of_the_certificates_dates_is_a_problem(place):
-    from datetime import UTC, datetime
-
-    from pdlrecover.engines.peers.doctor.others import Visit, judge_clocks
-    from pdlrecover.engines.peers.transport.ping import Echo, How
-
     member = load_federation(place / "federation.toml").peers[BIRCH]
     visit = Visit(member=member, echo=Echo(how=How.UNREACHABLE))
     (found,) = judge_clocks([visit], datetime(1970, 1, 1, tzinfo=UTC))

@@ -24,6 +24,7 @@ class Step(Enum):
     NOBODY = "nobody listens"
     NO_ANSWER = "no connection came about in time"
     NO_WAY = "there is no way to that machine"
+    SILENT = "a connection comes about, and nothing is said on it"
     NO_TLS = "what listens speaks no TLS"
     TURNED_AWAY = "this peer's certificate was turned away"
     MET = "a certificate was shown, and this peer's was taken"
@@ -87,6 +88,8 @@ def _shake_hands(connection: socket.socket, folder: Path) -> Knock:
                 taken = True  # it waits for us, so it did not turn us away
             except OSError:
                 taken = False
+    except TimeoutError:
+        return Knock(step=Step.SILENT)
     except OSError:  # ssl.SSLError is one
         return Knock(step=Step.NO_TLS)
     return Knock(step=Step.MET if taken else Step.TURNED_AWAY, certificate=shown)

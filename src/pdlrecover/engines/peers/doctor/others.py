@@ -118,6 +118,10 @@ def _absent(check: str, member: Member, seen: Knock) -> Finding:
         case Step.NO_ANSWER | Step.NO_WAY:
             remedy = "look at the firewalls of both sides and at the address; ask whether it runs"
             return warning(check, f"{where}: {seen.said}", remedy)
+        case Step.SILENT:
+            remedy = "look again in a minute; then ask its operator to see its log"
+            what = f"{where}: {seen.said}: the peer is frozen or very busy, or it is not the peer"
+            return warning(check, what, remedy)
         case Step.NO_TLS:
             remedy = f"another program has its port, or a proxy is between; {compare}"
             return problem(check, f"{where}: {seen.said}", remedy)

@@ -121,11 +121,14 @@ def look_at_history_key(files: OwnFiles, *, running: bool) -> list[Finding]:
     try:
         key = history_key(files.folder, files.settings, files.identity.salt, None)
     except IdentityError as error:
-        if files.settings.history.key_file is None and "is not there" in str(error):
+        typed = files.settings.history.key_file is None and "is not there" in str(error)
+        if typed and running:
+            return [ok(check, "not known to this command; the peer that runs has it")]
+        if typed:
             what = "the history's key is neither in a file nor in the environment of this command"
             remedy = (
                 "type the passphrase at every start; or, so that the peer starts unattended, name "
-                "a file by key_file under [history] in peer.toml, or see identity.md for the others"
+                "a file by key_file under [history] in peer.toml (docs/identity.md has more ways)"
             )
             return [warning(check, what, remedy)]
         return [refused(check, error)]

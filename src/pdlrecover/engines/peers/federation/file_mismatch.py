@@ -75,4 +75,5 @@ class Disagreement:
             f"{self._context.name(source)} has another federation file: "
             f"{'; '.join(found[:MOST])}{more}; compare the files, and sign the same one"
         )
-        return Note(text=text, facts={"peer": source, "differences": found[:MOST]})
+        facts = {"event": "other-file", "peer": source, "differences": found[:MOST]}
+        return Note(text=text, facts=facts)

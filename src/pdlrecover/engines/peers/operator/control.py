@@ -1,4 +1,4 @@
-"""Answers the operator's commands: status, metrics, proposing and approving removals."""
+"""Answers the operator's commands: status, proposing and approving removals."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,6 @@ from pdlrecover import descriptors
 from pdlrecover.engines.peers.folder import STATUS
 from pdlrecover.engines.peers.greeting import greeting
 from pdlrecover.engines.peers.operator import status as s
-from pdlrecover.engines.peers.operator.metrics import counted
 from pdlrecover.engines.peers.protocol.messages import NOTHING
 from pdlrecover.engines.peers.settings import NO_FALLBACK
 from pdlrecover.errors import LocalError, PlanError
@@ -35,6 +34,11 @@ def one_removal(names: Sequence[str], begins: str) -> str:
         raise PlanError(f"no removal {begins!r} is known here; known are {known}")
     which = f"begin with {begins!r}" if begins else "are known here"
     raise PlanError(f"several removals {which}: {known}; say which by more of its name")
+
+
+def shown(peer: "Peer") -> list[bytes]:
+    """Return the runs that are of interest: the founding until it has ended."""
+    return [run for run in peer.sessions if run != peer.runs.founding or run not in peer.ended]
 
 
 class Control:
@@ -135,7 +139,7 @@ class Control:
             federation=peer.runs.membership.name,
             peer=names[peer.runs.me],
             time=time.time(),
-            runs={run.hex()[:16]: self._run_status(run) for run in self._shown()},
+            runs={run.hex()[:16]: self._run_status(run) for run in shown(peer)},
             removals=tuple(
                 s.RemovalStatus(
                     removal=digest.hex(),
@@ -164,20 +168,6 @@ class Control:
             network=dict(peer.network.counts),
         )
 
-    def metrics(self) -> dict[str, float]:
-        """Return numbers for monitoring, by name."""
-        peer = self._peer
-        found = counted(peer.counts + peer.misconduct.counts, peer.network.counts)
-        found["history_bytes"] = float(peer.runs.store.size)
-        found["caught"] = float(len({p for p, _ in peer.misconduct.caught}))
-        since = time.monotonic() - s.PRESENT_SECONDS
-        found["peers_heard"] = float(sum(at > since for at in peer.heard.values()))
-        for run in self._shown():
-            status, label = self._run_status(run), f'{{run="{run.hex()[:16]}"}}'
-            found[f"step{label}"] = status.step
-            found[f"round{label}"] = status.round
-        return found
-
     def write_status(self) -> None:
         """Write the status file; the next one comes soon, so that this one is not waited for."""
         path = self._peer.folder / STATUS
@@ -188,11 +178,6 @@ class Control:
         return tuple(
             s.MisdeedStatus(peer=names[p], what=what, time=at) for (p, what), at in known.items()
         )
-
-    def _shown(self) -> list[bytes]:
-        """Return the runs that are of interest: the founding until it has ended."""
-        peer = self._peer
-        return [run for run in peer.sessions if run != peer.runs.founding or run not in peer.ended]
 
     def _run_status(self, run: bytes) -> s.RunStatus:
         peer = self._peer

@@ -80,7 +80,7 @@ class Misconduct:
         facts: dict[str, Any] = {"peer": peer, "what": what, "proven": bool(evidence)}
         name = self._names[peer]
         self.blames.append(BlameStatus(**facts, time=time.time(), name=name))
-        self.log(logging.WARNING, peer, f"{name} {what}", facts)
+        self.log(logging.WARNING, peer, f"{name} {what}", {"event": "blame", **facts})
         if not evidence:
             self._note(_NAMED, self.named, peer, what, KEPT_NAMES)
             return
@@ -107,7 +107,9 @@ class Misconduct:
         if self._logged[peer] <= LOGGED_BLAMES:
             LOG.log(level, "%s", text, extra={"facts": facts}, exc_info=error)
         elif self._logged[peer] == LOGGED_BLAMES + 1:
-            LOG.warning("%s: more of that is only counted for a minute", self._names[peer])
+            text = "%s: more of that is only counted for a minute"
+            facts = {"event": "blames-counted", "peer": peer, "name": self._names[peer]}
+            LOG.warning(text, self._names[peer], extra={"facts": facts})
 
     def _keep_evidence(self, peer: int, evidence: tuple[bytes, ...]) -> None:
         """Write what proves a cheat, as long as there is room for it."""
@@ -124,7 +126,8 @@ class Misconduct:
                 name = f"{int(time.time())}-{self.counts['blames']}-peer-{peer}-{i}.bin"
                 write_whole(self._place / name, part)
         except OSError as error:
-            LOG.warning("evidence cannot be written: %s", error.strerror)
+            facts = {"event": "cannot-write"}
+            LOG.warning("evidence cannot be written: %s", error.strerror, extra={"facts": facts})
 
     def _note(
         self, name: str, known: dict[tuple[int, str], float], peer: int, what: str, most: int

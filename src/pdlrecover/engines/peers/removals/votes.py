@@ -274,7 +274,8 @@ class Removals:
             case m.Refusal(removal=digest, why=why):
                 name, who = digest.hex()[:16], self._context.name(sender)
                 text = f"{who} refuses removal {name}: {why[:500]!r}"
-                return [Note(text=text, facts={"peer": sender, "removal": name})]
+                facts = {"event": "removal-refused", "peer": sender, "removal": name}
+                return [Note(text=text, facts=facts)]
             case m.Position():
                 self.trainings[sender] = envelope.header.asked
                 return []
@@ -300,7 +301,8 @@ class Removals:
             return [self._context.send(self._place(), refusal, sender)]
         name, who = body.digest.hex()[:16], ", ".join(map(self._context.name, body.removed))
         text = f"{self._context.name(sender)} proposes removal {name} of {who}"
-        return [Note(text=text, facts={"removal": name, "peer": sender}), *effects]
+        facts = {"event": "removal-proposed", "removal": name, "peer": sender}
+        return [Note(text=text, facts=facts), *effects]
 
     def _learn(self, proposal: m.RemovalProposal) -> tuple[Removal, list[Reaction]]:
         """Take a removal into account, and the approvals that came first; raise if refused."""
@@ -344,7 +346,7 @@ class Removals:
         except PlanError as error:
             name = digest.hex()[:16]
             text = f"removal {name} is approved, and refused here: {error}"
-            return [Note(text=text, facts={"removal": name})]
+            return [Note(text=text, facts={"event": "removal-refused", "removal": name})]
         self._passed.append(digest)
         return []
 
@@ -367,7 +369,8 @@ class Removals:
         self._save()
         name, got = removal.proposal.digest.hex()[:16], len(removal.approvals)
         who, needed = self._context.name(peer), self.needed
-        facts = {"peer": peer, "removal": name, "approvals": got, "needed": needed}
+        facts = {"event": "removal-approved", "peer": peer, "removal": name}
+        facts |= {"approvals": got, "needed": needed}
         text = f"{who} approves removal {name}: {got} of {needed} approvals"
         return [Note(text=text, facts=facts), *notes]
 

@@ -141,4 +141,4 @@ class Lives:
         )
         if new := others.keys() - self._said:
             self._said |= new
-            LOG.warning("%s", self.started_over)
+            LOG.warning("%s", self.started_over, extra={"facts": {"event": "started-over"}})

@@ -32,7 +32,7 @@ class Progress:
         done, rounds = self._session.driver.round, self._session.driver.rounds
         if done >= self._round + max(1, rounds // 20) or (done == rounds and self._round < rounds):
             self._round = done
-            self._log(f"round {done} of {rounds}", round=done, rounds=rounds)
+            self._log("round", f"round {done} of {rounds}", round=done, rounds=rounds)
 
     def _say_present(self) -> None:
         """Say who is not in the sums any more, or is again."""
@@ -46,26 +46,28 @@ class Progress:
         absent = [self._names[peer] for peer in sorted(whole - participation.last)]
         who = f"without {', '.join(absent)} from here on" if absent else "with all peers again"
         since = participation.since
-        self._log(f"round {since} {who}", round=since, without=absent)
+        self._log("present", f"round {since} {who}", round=since, without=absent)
 
     def _say_evaluations(self) -> None:
         """Say what was opened of held-out data, and why the run goes on, if it does."""
         found = self._session.driver.evaluations
         for point in found.points[self._points :]:
             where = f"{point.samples} held-out samples of {point.peers} peers"
-            self._log(f"{point}, on {where}", round=point.round, accuracy=point.accuracy)
+            self._log(
+                "evaluation", f"{point}, on {where}", round=point.round, accuracy=point.accuracy
+            )
         for why in found.continued[self._continued :]:
-            self._log(why, rounds=self._session.driver.rounds)
+            self._log("continued", why, rounds=self._session.driver.rounds)
         self._points, self._continued = len(found.points), len(found.continued)
 
     def _say_void(self) -> None:
         """Say which rounds changed nothing, and why."""
         founds = self._title == "founding"  # where sums say nothing
         for each in self._session.driver.void[self._void :] if not founds else ():
-            facts = {"run": self._run.hex()[:16], "round": each.round}
+            facts = {"event": "void", "run": self._run.hex()[:16], "round": each.round}
             LOG.warning("%s: %s", self._title, each, extra={"facts": facts})
         self._void = len(self._session.driver.void)
 
-    def _log(self, text: str, **facts: object) -> None:
-        facts = {"run": self._run.hex()[:16], **facts}
+    def _log(self, event: str, text: str, **facts: object) -> None:
+        facts = {"event": event, "run": self._run.hex()[:16], **facts}
         LOG.info("%s: %s", self._title, text, extra={"facts": facts})

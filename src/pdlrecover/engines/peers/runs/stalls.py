@@ -45,13 +45,14 @@ class Stalls:
         if waiting is None:
             if self.waits.pop(run, None):
                 del self._known[run]
+                facts["event"] = "goes-on"
                 LOG.info("%s: goes on", title, extra={"facts": facts})
             return []
         self.waits[run] = self._text(run, waiting) + self._differ(waiting)
         subject = waiting.step, waiting.what, waiting.away, waiting.lacking, waiting.differing
         if self._known.get(run) != subject:
             self._known[run] = subject
-            facts |= {"round": waiting.round, "waits_for": waiting.what.value}
+            facts |= {"event": "waits", "round": waiting.round, "waits_for": waiting.what.value}
             facts |= {"away": self._who(waiting.away), "without": self._who(waiting.lacking)}
             LOG.warning("%s: %s", title, self.waits[run], extra={"facts": facts})
         return self._replace(run, waiting, now)
@@ -72,7 +73,7 @@ class Stalls:
         if run in self._refused or (known and self._removals.me in known.approvals):
             return []
         name, waited = proposal.digest.hex()[:16], f"{now - waiting.since:.0f} s"
-        facts = {"run": run.hex()[:16], "removal": name}
+        facts = {"event": "replacement", "run": run.hex()[:16], "removal": name}
         try:
             reactions = self._removals.propose(proposal)
         except PlanError as error:

@@ -119,6 +119,7 @@ class Door:
                 "peers' addresses through the firewall",
                 many,
                 len(self._strangers),
+                extra={"facts": {"event": "strangers"}},
             )
 
     async def _watch(self) -> None:

@@ -128,7 +128,8 @@ class Link:
         self._unanswered: deque[_Message] = deque()
         self._moved = asyncio.Event()
         """Set when the queue grows or an answer comes."""
-        self._where, self._down, self._failures = f"{_short(name)} at {address}", False, 0
+        self._name, self._down, self._failures = _short(name), False, 0
+        self._where = f"{self._name} at {address}"
         self._error: grpc.aio.AioRpcError | None = None
         self._task = asyncio.create_task(self._work())
 
@@ -166,7 +167,8 @@ class Link:
             try:
                 await self._converse()
             except Exception:  # the way to a peer must stay open, whatever one message did to it
-                LOG.exception("the stream to %s failed; this is a bug", self._where)
+                text, facts = "the stream to %s failed; this is a bug", {"event": "bug"}
+                LOG.exception(text, self._where, extra={"facts": facts})
             self._counts["failed"] += 1
             self._failures += 1
             if self._failures > 1:  # the first may be a peer that starts
@@ -259,13 +261,15 @@ class Link:
                 "cannot reach %s (%s); check that it runs, its address, and the firewall",
                 self._where,
                 self._reason(),
+                extra={"facts": {"event": "unreachable", "name": self._name}},
             )
 
     def _is_up(self) -> None:
         self._failures = 0
         if self._down:
             self._down = False
-            LOG.info("%s can be reached now", self._where)
+            facts = {"event": "reachable", "name": self._name}
+            LOG.info("%s can be reached now", self._where, extra={"facts": facts})
 
     def _reason(self) -> str:
         error = self._error
