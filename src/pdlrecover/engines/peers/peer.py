@@ -450,11 +450,9 @@ class Peer:
                 self._enter_training()
         elif run == self.runs.standardising:
             self.runs.settle_inputs(session)
-            LOG.log(
-                logging.INFO if self.runs.standardised else logging.WARNING,
-                "inputs: %s",
-                self.runs.inputs,
-            )
+            level = logging.INFO if self.runs.standardised else logging.WARNING
+            facts = {"event": "inputs", "run": run.hex()[:16]}
+            LOG.log(level, "inputs: %s", self.runs.inputs, extra={"facts": facts})
             self._end(run, DONE)
             if self.runs.standardised:
                 self._train()

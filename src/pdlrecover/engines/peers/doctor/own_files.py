@@ -161,8 +161,8 @@ def look_at_data(files: OwnFiles) -> tuple[int | None, list[Finding]]:
         return None, [refused("model", error)]
     found = [ok("model", f"{model.name}, {size:,} numbers")]
     try:
-        data = load_own(settings.data, membership, files.me, files.folder)
+        data = load_own(settings, membership, files.me, files.folder)
     except PDLRecoverError as error:
         return size, [*found, refused("data", error)]
-    what = f"{settings.data.source}: {len(data.train_y):,} samples of shape {list(data.shape)}"
+    what = f"{data.name}: {len(data.train_y):,} samples of shape {list(data.shape)}"
     return size, [*found, ok("data", what)]

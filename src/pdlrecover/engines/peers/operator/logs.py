@@ -24,6 +24,7 @@ EVENTS = {
     "stopped": "it has stopped, and nothing is lost",
     "refused-to-run": "what keeps it from running; the last line",
     "history": "what a look through the history found",
+    "inputs": "what scale of the inputs the peers have agreed on, or why none",
     "training": "the name of the training's run",
     "round": "how far a run is, about twenty times in each",
     "present": "who is not in the sums any more, or is again",
