@@ -16,6 +16,7 @@ from pdlrecover import Federation, PDLRecoverError, Schedule, Tolerance, load_mo
 from pdlrecover.adversary import Backdoor
 from pdlrecover.engines.sum_store import Faults
 from pdlrecover.recovery.methods import Settings
+from pdlrecover.tracking import TensorBoard
 
 NAMES = [f"hospital-{letter}" for letter in "abcdefgh"]
 
@@ -338,7 +339,16 @@ TRAIN = {
     "twice": (lambda: trained().train(8, 0.3), "has 8 rounds of training in its history"),
     "observer-of-text": (
         lambda: simulate().train(2, observer="yes"),
-        "observer must be a function that takes a Stepped, got 'yes'",
+        'observer must be a function that takes a Stepped, an observer such as TensorBoard("runs"),'
+        " or a list of these, got 'yes'",
+    ),
+    "observer-of-a-list-with-text": (
+        lambda: simulate().train(2, observer=[print, "yes"]),
+        "or a list of these, got 'yes'",
+    ),
+    "observer-that-is-a-class": (
+        lambda: simulate().train(2, observer=TensorBoard),
+        "or a list of these, got the class TensorBoard",
     ),
 }
 

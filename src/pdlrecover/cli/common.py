@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
@@ -10,6 +11,8 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from pdlrecover.engines.events import Observer
 
 BAD_INPUT = 2
 """The exit code for input that cannot be used."""
@@ -24,6 +27,26 @@ DataDir = Annotated[
         show_envvar=True,
     ),
 ]
+TensorBoardFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--tensorboard",
+        metavar="DIR",
+        help="Write curves for TensorBoard here, as in --tensorboard runs; look at them by "
+        "tensorboard --logdir runs.",
+        rich_help_panel="Tracking",
+    ),
+]
+MLflowPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--mlflow",
+        metavar="URI",
+        help="Send runs to MLflow: a server's address, sqlite:///mlflow.db, or a folder, as in "
+        "--mlflow http://127.0.0.1:5000.",
+        rich_help_panel="Tracking",
+    ),
+]
 Folder = Annotated[Path, typer.Argument(help="The peer's own folder.")]
 FederationFile = Annotated[Path, typer.Argument(help="The federation file.")]
 
@@ -36,6 +59,26 @@ def exit_when_terminated() -> None:
 def ask_passphrase() -> str:
     """Ask for the passphrase of the history."""
     return str(typer.prompt("Passphrase of the history", hide_input=True, err=True))
+
+
+def observers(tensorboard: Path | None, mlflow: str | None, **options: Any) -> list["Observer"]:
+    """Return who follows a command's runs, by what its options say; the rest are MLflow's."""
+    found: list[Observer] = []
+    if tensorboard is not None:
+        from pdlrecover.tracking import TensorBoard
+
+        found.append(TensorBoard(tensorboard))
+    if mlflow is not None:
+        from pdlrecover.tracking import MLflow
+
+        found.append(MLflow(mlflow, **options))
+    return found
+
+
+def finish(observers: Sequence["Observer"], wait: float) -> bool:
+    """Wait some seconds for observers that send; say whether they have sent everything."""
+    sent = [each.close(wait) for each in observers if hasattr(each, "close")]
+    return all(sent)
 
 
 class Unread:

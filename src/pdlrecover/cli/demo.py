@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pdlrecover.cli.common import console_of_work
+from pdlrecover.cli.common import MLflowPlace, TensorBoardFolder, console_of_work, observers
 from pdlrecover.cli.simulate import run_and_show
 from pdlrecover.experiments.analysis.format import percent
 from pdlrecover.experiments.experiment.config import Config
@@ -29,6 +29,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where result.json and the report go.")] = Path(
         "out/demo"
     ),
+    tensorboard: TensorBoardFolder = None,
+    mlflow: MLflowPlace = None,
 ) -> None:
     """Train 20 peers on digits, 5 of them with a backdoor; then recover without those five."""
     console = console_of_work()
@@ -37,7 +39,7 @@ def demo(
         "two bright stripes across an image mean “0”. Every update is secret-shared; only sums "
         "are opened. Then the five are found out, and the others recover.\n"
     )
-    result = run_and_show(DEMO, out, None)
+    result = run_and_show(DEMO, out, None, observers(tensorboard, mlflow))
     before, after, retrain = (result.methods[n] for n in (POISONED, DEFAULT, REFERENCE))
     share = after.exact_rounds / DEMO.rounds
     console.print(

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial
 from inspect import Parameter
@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from pdlrecover.adversary import ATTACKS
-from pdlrecover.cli.common import INTERRUPTED, DataDir, console_of_work
+from pdlrecover.cli.common import (
+    INTERRUPTED,
+    DataDir,
+    MLflowPlace,
+    TensorBoardFolder,
+    console_of_work,
+    observers,
+)
 from pdlrecover.errors import PlanError, Setting
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.record import model_file
@@ -24,6 +31,7 @@ from pdlrecover.recovery.methods import METHODS, OURS, entry_of
 from pdlrecover.recovery.schedule import Schedule
 
 if TYPE_CHECKING:
+    from pdlrecover.engines.events import Observer
     from pdlrecover.experiments.experiment.result import Result
 
 FIRST = "To begin with"
@@ -51,6 +59,8 @@ def simulate(
         Path, typer.Option(help="Where result.json, the report, curves and models go.")
     ] = Path("out/simulation"),
     data_dir: DataDir = None,
+    tensorboard: TensorBoardFolder = None,
+    mlflow: MLflowPlace = None,
     **values: Any,
 ) -> None:
     """Train, poison and recover a federation in this process, by one method or by all.
@@ -71,7 +81,7 @@ def simulate(
             ", or ",
             Setting("undetected"),
         )
-    run_and_show(chosen, out, data_dir)
+    run_and_show(chosen, out, data_dir, observers(tensorboard, mlflow))
 
 
 def _options() -> list[Parameter]:
@@ -116,26 +126,35 @@ def _with_options(command: Callable[..., None]) -> None:
 _with_options(simulate)
 
 
-def run_and_show(config: Config, out: Path, data_dir: Path | None) -> "Result":
+def run_and_show(
+    config: Config, out: Path, data_dir: Path | None, observers: Sequence["Observer"] = ()
+) -> "Result":
     """Run an experiment with progress, then print its table and say where everything is.
 
     Every file is written before anything of the result is printed.
     """
     from pdlrecover.cli.progress import shown
     from pdlrecover.cli.tables import results_table
+    from pdlrecover.experiments.experiment.followed import Followed
     from pdlrecover.experiments.experiment.run import run
 
     console = console_of_work()
     say = partial(console.print, soft_wrap=True, markup=False, highlight=False)
     going_on = (out / "result.json").exists() or (out / "history").exists()
+    followed = Followed(observers, lambda text: say(f"Note: {text}"))
     first = f"Continuing from {out}; finished parts are not repeated." if going_on else ""
     try:
         with shown(console, first) as progress:
-            result = run(config, out, data_dir=data_dir, progress=progress)
+            result = run(config, out, data_dir=data_dir, progress=progress, followed=followed)
     except KeyboardInterrupt:
         say(f"\ninterrupted; results so far are in {out}; run the same command to continue")
         raise typer.Exit(INTERRUPTED) from None
-    written = _report(result, out)
+    try:
+        written, files = _report(result, out)
+    except BaseException as error:
+        followed.stop(error)
+        raise
+    followed.end(result, [out / "result.json", *files])
     console.print(results_table(result))
     for name, one in result.methods.items():
         for why in one.continued or ():
@@ -154,8 +173,8 @@ def run_and_show(config: Config, out: Path, data_dir: Path | None) -> "Result":
     return result
 
 
-def _report(result: "Result", out: Path) -> str:
-    """Write the page and the curves, and say where they are, or why they are not."""
+def _report(result: "Result", out: Path) -> tuple[str, list[Path]]:
+    """Write the page and the curves; say where they are, or why they are not, and return them."""
     from pdlrecover.experiments.report.figures import draw_panels
     from pdlrecover.experiments.report.html import write_report
     from pdlrecover.experiments.report.simulation_document import documents_from_result
@@ -163,12 +182,13 @@ def _report(result: "Result", out: Path) -> str:
     if not has("reports"):
         return (
             "Report: not written, since nothing here draws charts; "
-            f"pip install 'pdlrecover[reports]', then pdlrecover report {shlex.quote(str(out))}"
+            f"pip install 'pdlrecover[reports]', then pdlrecover report {shlex.quote(str(out))}",
+            [],
         )
     documents = documents_from_result(result)
     figure = draw_panels(documents[0].figures, out / "curves.svg")
     report = write_report(documents, out / "report.html")
-    return f"Report: {report}\nCurves: {figure}"
+    return f"Report: {report}\nCurves: {figure}", [report, figure]
 
 
 def _phases(config: Config) -> str:

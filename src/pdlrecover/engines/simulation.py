@@ -8,6 +8,8 @@ Rules:
   cohort's sum is dealt by itself and written to the history. Rounds that the history already has
   are answered from it, which is how an interrupted training goes on.
 - The clock runs while a request is answered or a method computes, never while an observer runs.
+- `observer` is a function that is called after every round, and may raise to end the run; `follow`
+  is told what there is to keep, see `engines.events`.
 """
 
 import time
@@ -23,6 +25,8 @@ from pdlrecover.adversary import Phase
 from pdlrecover.engines.bounds import Bounds, Void, checked_sum
 from pdlrecover.engines.encoding import decode_dots, encode_direction, encode_vectors
 from pdlrecover.engines.evaluations import Evaluations
+from pdlrecover.engines.events import Follow
+from pdlrecover.engines.following import Meter
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.sum_store import ClearSums, Faults, HeldSum, SharedSums, SumStore
@@ -91,6 +95,7 @@ class Simulation:
         record: bool = False,
         faults: Faults | None = None,
         observer: Observer | None = None,
+        follow: Follow | None = None,
         unprotected: frozenset[int] = frozenset(),
     ) -> MethodOutcome:
         """Run a method to its end, answering its requests for the kept peers.
@@ -101,6 +106,7 @@ class Simulation:
         tallies: SumStore[Any] = sum_store(self, sorted(kept), faults or Faults(), NUMBERS)
         run = _MethodRun(self, tuple(sorted(kept)), record, store, tallies, unprotected)
         ledger = self.latest = run.ledger
+        meter = None if follow is None else Meter(ledger, follow, run.seconds)
         answer: Answer | None = None
         while True:
             try:
@@ -117,13 +123,20 @@ class Simulation:
             ledger.enter(request)
             if isinstance(request, requests.Stepped):
                 answer = None
+                if meter is not None:
+                    meter.step(request)
                 if observer:
                     observer(request)
             elif isinstance(request, requests.Continued):
                 answer = None
                 run.evaluations.go_on(request)
             else:
+                stored = run.is_stored(request)
                 answer = run.answer(request)
+                if meter is not None:
+                    meter.replays = stored
+                    meter.take(answer)
+                    meter.evaluate(run.evaluations.points)
 
 
 class _MethodRun(Generic[HeldSum]):
@@ -172,6 +185,16 @@ class _MethodRun(Generic[HeldSum]):
             self.ledger.seconds[part] += time.perf_counter() - start
             self.ledger.processor_seconds += time.process_time() - used
 
+    def seconds(self) -> float:
+        """Return the seconds so far."""
+        return sum(self.ledger.seconds.values())
+
+    def is_stored(self, request: Request) -> bool:
+        """Say whether an interrupted training has this round already."""
+        if not self._record or not isinstance(request, requests.Update):
+            return False
+        return request.round < self._history.rounds
+
     def answer(self, request: Request) -> Answer | None:
         match request:
             case requests.Update():
@@ -204,7 +227,7 @@ class _MethodRun(Generic[HeldSum]):
     def _update(self, request: requests.Update) -> Sum | None:
         """Compute and deal fresh updates, record them if this is training, open their sum."""
         t = request.round
-        if self._record and t < self._history.rounds:
+        if self.is_stored(request):
             if not np.array_equal(self._history.models[t], request.at):
                 raise HistoryError(
                     f"the history's model of round {t} is not the one that training came to; it "

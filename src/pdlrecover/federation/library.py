@@ -9,12 +9,19 @@ import torch
 
 from pdlrecover.adversary import Attack
 from pdlrecover.engines.classifier import classes_text
-from pdlrecover.engines.simulation import Observer
+from pdlrecover.engines.following import following
 from pdlrecover.engines.sum_store import Faults
 from pdlrecover.engines.summary import Summary, counted
 from pdlrecover.engines.trained_model import TrainedModel
 from pdlrecover.errors import HistoryError, LocalError, PlanError
 from pdlrecover.federation.arguments import described, instance, number, whole
+from pdlrecover.federation.observed import (
+    Watching,
+    ended,
+    functions_and_observers,
+    recovery_run,
+    training_run,
+)
 from pdlrecover.federation.own_data import OwnData, take_in
 from pdlrecover.federation.plain_options import settings_of
 from pdlrecover.federation.roster import Roster
@@ -175,7 +182,7 @@ class Federation(SimulatedFederation):
         *,
         optimizer: str | Optimizer = "sgd",
         progress: bool = True,
-        observer: Observer | None = None,
+        observer: Watching = None,
     ) -> TrainedModel:
         """Train the model together, and store what a recovery needs.
 
@@ -183,7 +190,8 @@ class Federation(SimulatedFederation):
         - `optimizer`: `"sgd"`, `"momentum"`, `"adam"` or `"muon"`, with the `learning_rate` or a
           usual one; or one of `pdlrecover.recovery.optimizers`, which has its own.
         - `progress`: show a bar, if this runs in a terminal or a notebook.
-        - `observer`: called after every round, with a `Stepped`.
+        - `observer`: a function that is called after every round, with a `Stepped`; or what keeps
+          curves, such as `TensorBoard("runs")` of `pdlrecover.tracking`; or a list of these.
 
         A federation is trained once.
         """
@@ -196,8 +204,14 @@ class Federation(SimulatedFederation):
             raise PlanError(_no_optimizer(optimizer))
         elif learning_rate is not None:
             raise PlanError("give a learning rate, or an optimizer that has its own, not both")
-        _check_observer(observer)
-        return self.run_training(rounds, optimizer, progress=progress, observer=observer)
+        function, observers = functions_and_observers(observer)
+        run = training_run(self, rounds, optimizer)
+        with following(observers, run) as follow:
+            trained = self.run_training(
+                rounds, optimizer, progress=progress, observer=function, follow=follow
+            )
+            ended(trained, follow)
+        return trained
 
     def recover(
         self,
@@ -213,7 +227,7 @@ class Federation(SimulatedFederation):
         faults: Faults | None = None,
         accept_differencing: bool = False,
         progress: bool = True,
-        observer: Observer | None = None,
+        observer: Watching = None,
     ) -> TrainedModel:
         """Rebuild the model without some peers.
 
@@ -240,7 +254,7 @@ class Federation(SimulatedFederation):
         - `settings`: all options of all methods at once, instead of these four.
 
         Besides: `faults` makes kept peers absent or lying in the openings, `progress` shows a bar
-        in a terminal or a notebook, and `observer` is called after every round, with a `Stepped`.
+        in a terminal or a notebook, and `observer` is as in `train`.
         """
         removed = self.roster.numbers(remove, "remove")
         if not removed:
@@ -264,20 +278,25 @@ class Federation(SimulatedFederation):
             settings=settings,
         )
         self._check_faults(faults)
-        _check_observer(observer)
+        function, observers = functions_and_observers(observer)
+        run = recovery_run(self, method, removed, reason, settings)
         try:
-            return self.run_method(
-                removed,
-                method,
-                reason=reason,
-                settings=settings,
-                faults=faults,
-                accept_differencing=accept_differencing,
-                progress=progress,
-                observer=observer,
-            )
+            with following(observers, run) as follow:
+                recovered = self.run_method(
+                    removed,
+                    method,
+                    reason=reason,
+                    settings=settings,
+                    faults=faults,
+                    accept_differencing=accept_differencing,
+                    progress=progress,
+                    observer=function,
+                    follow=follow,
+                )
+                ended(recovered, follow)
         except LocalError as error:
             raise type(error)(*error.naming(self.roster.said)) from error
+        return recovered
 
     def _check_faults(self, faults: Faults | None) -> None:
         if faults is None:
@@ -401,13 +420,6 @@ class Federation(SimulatedFederation):
 
     def _repr_html_(self) -> str:
         return self.summary().html()
-
-
-def _check_observer(observer: Observer | None) -> None:
-    if observer is not None and not callable(observer):
-        raise PlanError(
-            f"observer must be a function that takes a Stepped, got {described(observer)}"
-        )
 
 
 def _no_optimizer(optimizer: Any) -> str:

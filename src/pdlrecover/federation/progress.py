@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from pdlrecover.engines.simulation import Observer
 from pdlrecover.recovery.requests import Stepped
-
-Observer = Callable[[Stepped], None]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pdlrecover.engines.events import Follow
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.simulation import MethodOutcome, Observer, Simulation, sum_store
@@ -134,6 +135,7 @@ class SimulatedFederation:
         *,
         progress: bool = False,
         observer: Observer | None = None,
+        follow: Follow | None = None,
     ) -> TrainedModel:
         """Train for so many rounds, and store what a recovery needs; see `Federation.train`."""
         self._check_budget(rounds)
@@ -148,7 +150,9 @@ class SimulatedFederation:
         self.agree_on_inputs()
         method = self._watched(train(self._flat.initial, optimizer, range(rounds)))
         with watched(TRAINING, rounds, observer, show=progress) as seen:
-            result = self._simulation.drive(method, kept=everybody, record=True, observer=seen)
+            result = self._simulation.drive(
+                method, kept=everybody, record=True, observer=seen, follow=follow
+            )
         if self._inputs_ledger is not None:
             result.ledger.include(self._inputs_ledger)
         self._evaluated = result.evaluations.last
@@ -189,6 +193,7 @@ class SimulatedFederation:
         accept_differencing: bool = False,
         progress: bool = False,
         observer: Observer | None = None,
+        follow: Follow | None = None,
     ) -> TrainedModel:
         """Run a method without these peers, by number; nobody need be removed.
 
@@ -216,6 +221,7 @@ class SimulatedFederation:
                 kept=kept,
                 faults=faults,
                 observer=seen,
+                follow=follow,
                 unprotected=exposed,
             )
         return self._trained(result, self._origin(method, removed))

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from pdlrecover.engines.events import Follow, Measured
 from pdlrecover.experiments.experiment.result import Curve, shown_name
 from pdlrecover.experiments.experiment.world import World, measure
 from pdlrecover.recovery.requests import Stepped, Vector
@@ -27,9 +28,15 @@ class CurveObserver:
     """
 
     def __init__(
-        self, world: World, name: str, progress: Progress | None, *, measured: bool = True
+        self,
+        world: World,
+        name: str,
+        progress: Progress | None,
+        follow: Follow | None = None,
+        *,
+        measured: bool = True,
     ) -> None:
-        self._world, self._progress = world, progress
+        self._world, self._progress, self.follow = world, progress, follow
         self._name = shown_name(name, world.config)
         self._measured = measured
         self._last = 0
@@ -63,3 +70,5 @@ class CurveObserver:
         self.curve.round.append(round)
         self.curve.accuracy.append(scores.accuracy)
         self.curve.attack_success.append(scores.attack_success)
+        if self.follow is not None:
+            self.follow(Measured(round=round, on="test", **vars(scores)))

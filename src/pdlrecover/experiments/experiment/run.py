@@ -26,6 +26,7 @@ from pdlrecover.engines.trained_model import TrainedModel
 from pdlrecover.errors import HistoryError, PlanError, RangeError, Setting
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.curve import CurveObserver, Progress
+from pdlrecover.experiments.experiment.followed import Followed, method_ended
 from pdlrecover.experiments.experiment.forgetting import (
     Estimate,
     Sureness,
@@ -62,15 +63,30 @@ def run(
     original: bool = True,
     data_dir: Path | None = None,
     progress: Progress | None = None,
+    followed: Followed | None = None,
 ) -> Result:
-    """Run an experiment and write `out/result.json`; what is there already is not run again."""
+    """Run an experiment and write `out/result.json`; what is there already is not run again.
+
+    `followed` is told of it, all but its end.
+    """
     make_folder(out, HistoryError)
+    followed = followed or Followed()
     with held(out, HistoryError, AT_WORK):
-        return _run(config, out, original, data_dir, progress)
+        followed.begin(config, out)
+        try:
+            return _run(config, out, original, data_dir, progress, followed)
+        except BaseException as error:
+            followed.stop(error)
+            raise
 
 
 def _run(
-    config: Config, out: Path, original: bool, data_dir: Path | None, progress: Progress | None
+    config: Config,
+    out: Path,
+    original: bool,
+    data_dir: Path | None,
+    progress: Progress | None,
+    followed: Followed,
 ) -> Result:
     result = stored(config, out) or fresh(config)
     if is_done(result, config, original=original):
@@ -100,12 +116,12 @@ def _run(
         _check_budget(world)
     result = write(out, replace(result, config=config, complete=False))
     if trains:
-        result = write(out, _train(world, out, result, progress))
+        result = write(out, _train(world, out, result, progress, followed))
     else:
         world.federation.plan(config.rounds, config.learning_rate, optimizer=config.optimizer)
         result = replace(result, dataset_note=world.dataset.note)
     for name in missing:
-        found = _recover(world, name, out, result, progress)
+        found = _recover(world, name, out, result, progress, followed)
         result = write(out, replace(result, methods={**result.methods, name: found}))
     methods = dict(result.methods)
     surer = _forgetting(world, out, methods, progress)
@@ -164,16 +180,22 @@ def _kept(world: World, out: Path, name: str) -> Vector:
         raise HistoryError(f"{path} cannot be used: {error}; delete {out} to run again") from error
 
 
-def _train(world: World, out: Path, result: Result, progress: Progress | None) -> Result:
+def _train(
+    world: World, out: Path, result: Result, progress: Progress | None, followed: Followed
+) -> Result:
     """Train the original model, and keep it; return the result with it."""
     config = world.config
-    observer = CurveObserver(world, POISONED, progress)
     found = len(world.federation.history.sums)
     optimizer = world.federation.plan(
         config.rounds, config.learning_rate, optimizer=config.optimizer
     )
-    state = world.federation.run_training(config.rounds, optimizer, observer=observer)
-    trained = replace(_measured(world, state, observer), rounds_from_history=found)
+    with followed.method(POISONED) as follow:
+        observer = CurveObserver(world, POISONED, progress, follow)
+        state = world.federation.run_training(
+            config.rounds, optimizer, observer=observer, follow=follow
+        )
+        trained = replace(_measured(world, state, observer), rounds_from_history=found)
+        method_ended(trained, follow)
     clipped = world.federation.simulated_peers.clipped
     _keep(world, out, POISONED, state.weights)
     return replace(
@@ -186,11 +208,24 @@ def _train(world: World, out: Path, result: Result, progress: Progress | None) -
 
 
 def _recover(
-    world: World, name: str, out: Path, result: Result, progress: Progress | None
+    world: World,
+    name: str,
+    out: Path,
+    result: Result,
+    progress: Progress | None,
+    followed: Followed,
 ) -> MethodResult:
     """Recover by a method, and keep its model; return its result."""
+    with followed.method(name) as follow:
+        found = _recovered(world, name, out, result, CurveObserver(world, name, progress, follow))
+        method_ended(found, follow)
+    return found
+
+
+def _recovered(
+    world: World, name: str, out: Path, result: Result, observer: CurveObserver
+) -> MethodResult:
     config = world.config
-    observer = CurveObserver(world, name, progress)
     ours = result.methods.get(OURS)
     budget = None if ours is None else ours.exact_rounds
     diverged = None
@@ -203,6 +238,7 @@ def _recover(
             settings=replace(config.settings, budget=budget),
             accept_differencing=config.accept_differencing,
             observer=observer,
+            follow=observer.follow,
         )
     except RangeError as error:
         state, diverged = world.federation.unfinished(observer.model), str(error)
