@@ -16,6 +16,7 @@ AS_NOTEBOOK = "docs/tutorials/first-recovery.md"
 PAGES = [
     "README.md",
     "docs/data.md",
+    "docs/tracking.md",
     *sorted(
         path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "tutorials").glob("*.md")
     ),

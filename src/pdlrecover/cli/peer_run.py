@@ -10,17 +10,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdlrecover.cli.common import BAD_INPUT, FederationFile, Folder, ask_passphrase
+from pdlrecover.cli.common import (
+    BAD_INPUT,
+    FederationFile,
+    Folder,
+    ask_passphrase,
+    finish,
+    observers,
+)
 from pdlrecover.descriptors import raise_limit
 from pdlrecover.engines.peers.operator.logs import JsonLines
 from pdlrecover.errors import PDLRecoverError, PlanError
 from pdlrecover.files import held
 
 if TYPE_CHECKING:
+    from pdlrecover.engines.events import Observer
     from pdlrecover.engines.peers.peer import Peer
     from pdlrecover.engines.peers.startup import PeerFiles
 
 LOG = logging.getLogger("pdlrecover.peer")
+UNSENT_SECONDS = 5.0
+"""How long a peer that stops waits for MLflow."""
 
 
 def run(
@@ -68,15 +78,30 @@ def _run(federation: Path, folder: Path, lines: JsonLines, *, port: int | None, 
 
 
 def _work(files: "PeerFiles", port: int | None, host: str) -> None:
+    followers = observers_of(files)
     ask_for_key = ask_passphrase if files.has_history else ask_new_passphrase
     archive = files.archive(files.storage_key(ask_for_key if sys.stdin.isatty() else None))
     try:
-        peer = files.peer(archive, metrics_port=port, metrics_host=host)
+        peer = files.peer(archive, metrics_port=port, metrics_host=host, observers=followers)
         asyncio.run(_until_stopped(peer))
     finally:
         archive.close()
+        if not finish(followers, UNSENT_SECONDS):
+            LOG.warning(
+                "MLflow has not taken everything; what is left is sent after the next start"
+            )
     text, facts = "stopped; the same command goes on from here", {"event": "stopped"}
     LOG.info(text, extra={"facts": facts})
+
+
+def observers_of(files: "PeerFiles") -> list["Observer"]:
+    """Return who follows the peer's runs, by its settings; folders are meant from its own."""
+    tracking, folder = files.settings.tracking, files.folder
+    tensorboard = None if tracking.tensorboard is None else folder / tracking.tensorboard
+    mlflow = tracking.mlflow
+    if mlflow is not None and "://" not in mlflow:
+        mlflow = str(folder / mlflow)
+    return observers(tensorboard, mlflow, experiment=files.membership.name, wait=0.0)
 
 
 async def _until_stopped(peer: "Peer") -> None:

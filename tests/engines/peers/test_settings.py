@@ -7,6 +7,7 @@ from pdlrecover.engines.peers.settings import (
     History,
     Listening,
     PeerSettings,
+    Tracking,
     load_settings,
     write_settings,
 )
@@ -19,6 +20,7 @@ def test_settings_are_read_as_they_were_written(tmp_path):
         history=History(key_file="/media/key", keep=5, limit_gb=1.5),
         network=Listening(listen="0.0.0.0:7400"),
         code=Code(allowed=("ours.nets:small", "ours.nets:large")),
+        tracking=Tracking(tensorboard="runs", mlflow="http://127.0.0.1:5000"),
         drill=Drill(attack="backdoor", strength=2.0),
     )
     (tmp_path / "peer.toml").write_text(write_settings(settings))

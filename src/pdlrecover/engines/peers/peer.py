@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from pdlrecover.engines.events import Observer
 from pdlrecover.engines.peers.federation.file_mismatch import Disagreement
 from pdlrecover.engines.peers.folder import CONTROL
 from pdlrecover.engines.peers.greeting import encode, greeting
@@ -39,6 +40,7 @@ from pdlrecover.engines.peers.protocol.messages import NOTHING
 from pdlrecover.engines.peers.removals.votes import Removals
 from pdlrecover.engines.peers.runs.founding import Lives
 from pdlrecover.engines.peers.runs.progress import Progress
+from pdlrecover.engines.peers.runs.published import Published
 from pdlrecover.engines.peers.runs.run_factory import RunFactory
 from pdlrecover.engines.peers.runs.run_session import Outgoing, RunSession
 from pdlrecover.engines.peers.runs.stalls import Stalls
@@ -67,12 +69,13 @@ class Peer:
         metrics_port: int | None = None,
         metrics_host: str = "127.0.0.1",
         replaces_stalled: bool = True,
+        observers: Sequence[Observer] = (),
     ) -> None:
         """`listen` is where this peer listens, if not at the address that the others know.
 
         Metrics are served on a port of this machine, or of another host that it has, if one is
-        given. Unless it `replaces_stalled`
-        recoveries by itself, its operator decides on that.
+        given. Unless it `replaces_stalled` recoveries by itself, its operator decides on that.
+        `observers` are told what is public of trainings and recoveries: see `runs.published`.
         """
         one_blas_thread()
         runs.folder.mkdir(parents=True, exist_ok=True)
@@ -126,6 +129,9 @@ class Peer:
         self._alarm: asyncio.TimerHandle | None = None
         """When the next `time` event comes, by the clock of the loop: `time.monotonic`."""
         self._progress: dict[bytes, Progress] = {}
+        self._published = Published(
+            observers, runs.membership, runs.me, lambda text: LOG.warning("%s", text)
+        )
         self._stopping = False
         self._failure: PDLRecoverError | None = None
 
@@ -150,6 +156,7 @@ class Peer:
                 server.close()
             (self.folder / CONTROL).unlink(missing_ok=True)
             self._write_status()
+            self._published.interrupt()
             await self.network.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
             await asyncio.gather(*self._starting.values())
@@ -204,6 +211,7 @@ class Peer:
             run, outcomes = value
             del self._starting[run]
             session = self.sessions[run]
+            self._published.go_live(run)
             self._progress[run] = Progress(run, self.title(run), session, self.names)
             self._do(run, lambda _: outcomes)
             self._leave_out_removed()
@@ -329,6 +337,7 @@ class Peer:
             self._fail(self.runs.training, error)
             return
         session.protocol.leave_out(self.removals.removed_in_training())
+        self._published.begin(self.runs.training, session.driver)
         self._begin(self.runs.training, session)
         self._start_recoveries()
 
@@ -438,6 +447,7 @@ class Peer:
         if run not in self.ended:
             self.ended[run] = how
             self.stalls.forget(run)
+            self._published.end(run, "" if how == DONE else how)
             facts = {"event": "ended", "run": run.hex()[:16], "outcome": how}
             LOG.info("%s: %s", self.title(run), how, extra={"facts": facts})
             self._write_status()
@@ -518,6 +528,8 @@ class Peer:
             LOG.info(text, name, extra={"facts": facts})
             try:
                 closed = self.removals.closed_rounds(removal.proposal)
-                self._begin(run, self.runs.recoverer(removal, closed))
+                session = self.runs.recoverer(removal, closed)
+                self._published.begin(run, session.driver, removal.proposal)
+                self._begin(run, session)
             except Exception as error:  # one recovery's trouble is not to end the others
                 self._fail(run, error)

@@ -5,6 +5,7 @@
     [network]  listen = "0.0.0.0:7400"
     [code]     allowed = ["package.module:factory"]
     [recovery] fallback = "none"
+    [tracking] tensorboard = "runs"
     [drill]    attack = "backdoor"
 
 Paths are meant from the peer's folder. A drill makes this peer attack the others on purpose, to
@@ -118,6 +119,16 @@ class Replacing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tracking:
+    """Where this peer keeps curves of what is public: see `runs.published`."""
+
+    tensorboard: str | None = None
+    """A folder for TensorBoard."""
+    mlflow: str | None = None
+    """An MLflow server's address, a database, or a folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drill:
     """An attack by this peer itself, for drills only."""
 
@@ -136,6 +147,7 @@ class PeerSettings:
     network: Listening = field(default_factory=Listening)
     code: Code = field(default_factory=Code)
     recovery: Replacing = field(default_factory=Replacing)
+    tracking: Tracking = field(default_factory=Tracking)
     drill: Drill = field(default_factory=Drill)
 
 

@@ -6,10 +6,11 @@ is wrong is said before anything is sent.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pdlrecover.engines.events import Observer
 from pdlrecover.engines.peers.drills import attack_of
 from pdlrecover.engines.peers.federation.federation_file import load_federation
 from pdlrecover.engines.peers.federation.signatures import check_agreement
@@ -104,6 +105,7 @@ class PeerFiles:
         metrics_port: int | None = None,
         metrics_host: str = "127.0.0.1",
         limits: Limits | None = None,
+        observers: Sequence[Observer] = (),
     ) -> Peer:
         """Return the peer, ready to run on its history."""
         members = self.membership.peers
@@ -126,6 +128,7 @@ class PeerFiles:
             metrics_port=metrics_port,
             metrics_host=metrics_host,
             replaces_stalled=self.settings.recovery.fallback == AGREED,
+            observers=observers,
         )
 
 

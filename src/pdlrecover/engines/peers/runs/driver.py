@@ -38,6 +38,7 @@ import numpy as np
 from pdlrecover.engines import encoding
 from pdlrecover.engines.bounds import Bounds, Void, checked_sum
 from pdlrecover.engines.evaluations import Evaluations
+from pdlrecover.engines.following import Meter
 from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.peers.protocol.contracts import Store
 from pdlrecover.engines.peers.protocol.messages import LogEntry
@@ -111,6 +112,8 @@ class Driver:
         self._history, self._local = history, local
         self._past = history or TrainingRounds(store, context.run)
         self._observer, self.rounds = observer, rounds
+        self.meter: Meter | None = None
+        """Tells what is public of this run, if anybody follows it: see `published`."""
         self.evaluations = Evaluations(most=most_held_out)
         self._bounds, self._naming = bounds or Bounds.of(code), naming
         self._statistics = statistics
@@ -199,6 +202,9 @@ class Driver:
             return None
 
     def _next(self, answer: Any) -> Task | None:
+        if self.meter is not None:
+            self.meter.take(answer)
+            self.meter.evaluate(self.evaluations.points)
         while True:
             try:
                 request = self._method.send(answer)
@@ -216,6 +222,8 @@ class Driver:
             if isinstance(request, r.Stepped):
                 self.round = request.round + 1
                 answer = None
+                if self.meter is not None:
+                    self.meter.step(request)
                 if self._observer:
                     self._observer(request)
             elif isinstance(request, r.Continued):
