@@ -2,7 +2,8 @@
 
     w_{t+1} = w_t − γ(1 − t/K)·U_t,    t = 0 … K − 1
 
-with U_t the opened mean update, orthogonalised layer by layer (`Muon`). It never touches the
+with U_t the opened mean update, orthogonalised layer by layer (`Muon`) with a limited gain, so that
+a direction which few peers want does not weigh as much as one that all want. It never touches the
 history, so no poison in it can mislead. `docs/methods/accelerated-retrain.md` says how the
 constants were chosen.
 
@@ -46,7 +47,7 @@ from pdlrecover.recovery.retrain import train
 from pdlrecover.recovery.same_bits import norm
 
 FIRST, FRESH = STARTS = ("first", "fresh")
-RATES = {"muon": 0.04, "adam": 0.03}
+RATES = {"muon": 0.05, "adam": 0.03}
 """γ by the optimiser's name."""
 HARD_RATE, HARD_MOMENTUM = 0.16, 0.9
 """γ and μ of a cycle by muon that follows one which somebody probably worked against."""
@@ -68,9 +69,9 @@ class AcceleratedOptions:
     """γ; None: see `RATES`."""
     momentum: float = 0.6
     """μ of muon."""
-    gain: float | None = None
-    """How many times muon lifts small singular values at most, in a hard cycle, too; None: as far
-    as can be. A lower gain amplifies less of what few peers want: see `docs/optimizers.md`."""
+    gain: float = 60.0
+    """How many times muon lifts small singular values at most, in a hard cycle, too. A low gain
+    amplifies less of what few peers want; 30000 is as far as can be: see `docs/optimizers.md`."""
     start: str = FIRST
     """first: at w̄_0, with the minibatches of the training; fresh: see above."""
     local_steps: int | None = None
@@ -87,7 +88,7 @@ class AcceleratedOptions:
             raise PlanError(f"start must be {' or '.join(STARTS)}, got {self.start!r}")
         if not 0 <= self.momentum < 1:
             raise PlanError(f"momentum must be at least 0 and below 1, got {self.momentum}")
-        if self.gain is not None and not 1 <= self.gain < math.inf:
+        if not 1 <= self.gain < math.inf:
             raise PlanError(f"gain must be at least 1 and finite, got {self.gain}")
         if self.local_steps is not None and self.local_steps < 1:
             raise PlanError(f"local_steps must be at least 1, got {self.local_steps}")

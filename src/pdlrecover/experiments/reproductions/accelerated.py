@@ -6,8 +6,8 @@ With seeds that nothing was tuned or looked at on. Four questions, a table each:
    `settings` other models. What the kept peers compute does not depend on what the removed ones
    did, but for those who wait and attack the recovery: these once more, where peers hold samples
    out and so notice.)
-2. Does orthogonalising amplify minorities, and does a low gain limit that? A few attackers stay
-   undetected; one alone, where it shows, with more seeds.
+2. Does orthogonalising amplify minorities, and does the limit on its gain, the default, help? A few
+   attackers stay undetected; one alone, where it shows, with more seeds.
 3. Does it hold for other partitions and minibatches?
 4. What do local steps buy? Rounds against gradients.
 
@@ -32,14 +32,14 @@ from pdlrecover.recovery.methods import REFERENCE
 FAST = "accelerated-retrain"
 RIVAL = f"{FAST}:optimizer=adam+rounds=70"
 USUAL = (REFERENCE, FAST, f"{FAST}:start=fresh", "auto")
-LIMITED = f"{FAST}:gain=60+rate=0.05"
-"""Muon that lifts small singular values less, as chosen on validation data: see decision 26."""
+UNLIMITED = f"{FAST}:gain=30000+rate=0.04"
+"""Muon that lifts small singular values as far as can be: see decision 26."""
 LOWER = f"{FAST}:gain=40+rate=0.06"
-"""The other one that was near there; added when the first was seen to miss by less than a point."""
+"""The other gain that came near; added when the default was seen to miss by less than a point."""
 UNDETECTED = (1, 2, 4, 10)
 HELD_OUT = 0.1
 LOCAL = tuple(
-    f"{FAST}:rounds={k}+local_steps={steps}+local_rate={local}+rate=0.05"
+    f"{FAST}:rounds={k}+local_steps={steps}+local_rate={local}"
     for k, steps, local in ((15, 4, 0.3), (10, 4, 0.3), (10, 8, 0.3), (10, 16, 0.3), (6, 16, 0.3))
 )
 SHOWN = ("accuracy", "minus_retrain", "worst_seed", "backdoor", "above_retrain")
@@ -109,7 +109,7 @@ TABLES: dict[str, list[Case]] = {
         Case(
             name=f"{count} undetected",
             values={"optimizer": "adam", "undetected": count},
-            methods=(REFERENCE, FAST, *((LIMITED,) if count == 1 else ()), RIVAL),
+            methods=(REFERENCE, FAST, UNLIMITED, RIVAL),
         )
         for count in UNDETECTED
     ],
@@ -117,21 +117,21 @@ TABLES: dict[str, list[Case]] = {
         Case(
             name="1 undetected",
             values={"optimizer": "adam", "undetected": 1},
-            methods=(REFERENCE, FAST, LIMITED, LOWER, RIVAL),
+            methods=(REFERENCE, FAST, UNLIMITED, LOWER, RIVAL),
             only=SHOWS,
             besides="more_seeds",
         )
     ],
-    "With a low gain": [
+    "Without a limit on the gain": [
         Case(
             name="adam, backdoor",
             values={"optimizer": "adam"},
-            methods=(REFERENCE, FAST, LIMITED),
+            methods=(REFERENCE, FAST, UNLIMITED),
         ),
         Case(
             name=f"adam, {WAITING}",
             values={"optimizer": "adam", "attack": WAITING},
-            methods=(REFERENCE, FAST, LIMITED),
+            methods=(REFERENCE, FAST, UNLIMITED),
             only=HARD,
             besides="seeds",
         ),

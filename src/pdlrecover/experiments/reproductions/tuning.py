@@ -5,6 +5,9 @@ reported elsewhere was looked at. The rival, accelerated retraining by Adam, is 
 as ours: its rounds in steps of five, with three rates. `auto` is decided by the other originals:
 one that was itself trained by Muon, and others with small minibatches. What accelerated retraining
 computes does not depend on the attack that is removed, so there is a backdoor everywhere.
+
+Rounds, momentum and local steps were chosen with singular values lifted as far as can be; the gain
+that limits this, with a rate of its own, after that.
 """
 
 from itertools import product
@@ -18,29 +21,34 @@ from pdlrecover.experiments.reproductions.reproduction import SHORT, Draft, Repr
 from pdlrecover.experiments.reproductions.scale import TINY_BATCH, Scale
 
 NAME = "accelerated-retrain"
+FULL = "gain=30000"
 MUON = tuple(
-    f"{NAME}:rounds={k}+rate={rate}"
+    f"{NAME}:rounds={k}+rate={rate}+{FULL}"
     for k, rate in product((15, 20, 25, 30, 40), (0.03, 0.04, 0.06))
 )
-MOMENTA = tuple(f"{NAME}:rounds=25+momentum={mu}" for mu in (0.5, 0.8, 0.9))
+MOMENTA = tuple(f"{NAME}:rounds=25+momentum={mu}+rate=0.04+{FULL}" for mu in (0.5, 0.8, 0.9))
+GAINS = tuple(
+    f"{NAME}:rounds=25+gain={gain}+rate={rate}"
+    for gain, rate in product((40, 60, 100), (0.04, 0.05, 0.06))
+)
 ADAM = tuple(
     f"{NAME}:optimizer=adam+rounds={k}+rate={rate}"
     for k, rate in product(range(40, 85, 5), (0.02, 0.03, 0.05))
 )
 LOCAL = tuple(
-    f"{NAME}:rounds={k}+local_steps={steps}+local_rate={local}+rate={rate}"
+    f"{NAME}:rounds={k}+local_steps={steps}+local_rate={local}+rate={rate}+{FULL}"
     for (k, steps), local, rate in product(
         ((5, 16), (10, 4), (10, 8), (15, 4)), (0.1, 0.3), (0.04, 0.05)
     )
 )
 LONGER = tuple(f"{NAME}:rounds={k}" for k in (25, 30, 35, 40, 50))
 SMALL = tuple(
-    f"{NAME}:rounds={k}+local_steps={steps}+local_rate={local}"
+    f"{NAME}:rounds={k}+local_steps={steps}+local_rate={local}+rate=0.04+{FULL}"
     for k, steps, local in product((25, 40), (1, 4, 8), (0.03, 0.1, 0.3))
     if steps > 1 or local == 0.1  # one local step has no rate of its own
 )
 FOUND: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "Adam": ({"optimizer": "adam"}, (*MUON, *MOMENTA, *LOCAL, *ADAM)),
+    "Adam": ({"optimizer": "adam"}, (*MUON, *MOMENTA, *GAINS, *LOCAL, *ADAM)),
     "Muon": ({"optimizer": "muon"}, LONGER),
     "Adam, minibatches of 2": ({"optimizer": "adam", "batch_size": TINY_BATCH}, SMALL),
     "Adam, minibatches of 8": ({"optimizer": "adam", "batch_size": 8}, SMALL),
