@@ -5,12 +5,13 @@ BIN := .venv/bin
 WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
-# What was tested together is what is installed; see `make test-lowest` for the other end.
+# What was tested together is what is installed; see `make test-lowest` and `test-newest` for the ends.
 INSTALL := -m pip install --quiet --constraint constraints.txt --editable
 LOWEST := .venv-lowest/bin
+NEWEST := .venv-newest/bin
 
 .PHONY: demo test check lint browser promtool bench docs docs-site clean
-.PHONY: chaos fuzz test-lowest constraints audit-dependencies
+.PHONY: chaos fuzz test-lowest test-newest constraints audit-dependencies
 
 demo: .venv/.runtime
 	$(BIN)/pdlrecover demo
@@ -76,14 +77,23 @@ docs-site: .venv/.dev
 	$(BIN)/python $(INSTALL) '.[dev]'
 	touch $@ .venv/.runtime
 
-# The fast tests with the lowest version of every direct dependency, in an environment of its own.
+# The fast tests at both ends of what pyproject.toml allows, each in an environment of its own: the
+# lowest version of every direct dependency, and the newest. Another Python: PYTHON=python3.13.
 test-lowest: .venv-lowest/.dev browser promtool
 	OMP_NUM_THREADS=1 $(LOWEST)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not slow"
+
+test-newest: .venv-newest/.dev browser promtool
+	OMP_NUM_THREADS=1 $(NEWEST)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not slow"
 
 .venv-lowest/.dev: pyproject.toml .ci/lowest_versions.py
 	$(PYTHON) -m venv --clear .venv-lowest
 	$(LOWEST)/python .ci/lowest_versions.py > .venv-lowest/lowest.txt
 	$(LOWEST)/python -m pip install --quiet --constraint .venv-lowest/lowest.txt --editable '.[dev]'
+	touch $@
+
+.venv-newest/.dev: pyproject.toml
+	$(PYTHON) -m venv --clear .venv-newest
+	$(NEWEST)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
 # Takes the newest versions that pyproject.toml allows; run the tests with them before committing.
