@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pdlrecover.errors import ShareError
-from pdlrecover.field import F61, Elements, Field, Source, SystemSource, distinct, lagrange_rows
+from pdlrecover.field import F61, Elements, Field, Interpolation, Source, SystemSource, distinct
 from pdlrecover.sharing.shares import Shares
 from pdlrecover.sharing.tolerance import Quorums, Tolerance
 
@@ -80,8 +80,8 @@ class Scheme:
     def open_trusted(self, shares: Shares) -> Elements:
         """Open from the first c + ℓ shares, which are known to be enough and to be well formed."""
         needed = self.quorums.vector_degree + 1
-        rows = self.interpolation(shares.peers[:needed])
-        opened = self.field.matmul(rows, shares.values[:needed].reshape(needed, -1))
+        opening = self.interpolation(shares.peers[:needed])
+        opened = opening.values(shares.values[:needed].reshape(needed, -1))
         return self.in_order(opened, shares)
 
     def in_order(self, opened: Elements, shares: Shares) -> Elements:
@@ -124,28 +124,28 @@ class Scheme:
             )
 
     @cached_property
-    def dealing_matrix(self) -> Elements:
-        """The matrix from (secrets, randomness) to the shares of the peers from c on."""
+    def dealing(self) -> Interpolation:
+        """From (secrets, randomness) to the shares of the peers from c on."""
         colluders = self.quorums.tolerance.colluders
         known = np.concatenate([self.secret_points, self.points[:colluders]])
-        return lagrange_rows(self.field, known, self.points[colluders:])
+        return Interpolation(self.field, known, self.points[colluders:])
 
-    def interpolation(self, peers: tuple[int, ...]) -> Elements:
-        """Return the rows from these peers' values to the values at the secrets' points."""
-        return _cached_rows(
+    def interpolation(self, peers: tuple[int, ...]) -> Interpolation:
+        """From these peers' values to the values at the secrets' points."""
+        return _cached(
             self.field, tuple(self.points[list(peers)].tolist()), tuple(self.secret_points.tolist())
         )
 
-    def public_rows(self, peers: tuple[int, ...]) -> Elements:
-        """Return the rows from a public block's ℓ numbers to its values at these peers' points."""
-        return _cached_rows(
+    def of_public(self, peers: tuple[int, ...]) -> Interpolation:
+        """From a public block's ℓ numbers to its values at these peers' points."""
+        return _cached(
             self.field, tuple(self.secret_points.tolist()), tuple(self.points[list(peers)].tolist())
         )
 
-    def mask_rows(self, degree: int) -> Elements:
-        """Return the rows from a mask's degree + 1 drawn values to its values at all points."""
+    def of_masks(self, degree: int) -> Interpolation:
+        """From a mask's degree + 1 drawn values to its values at all points."""
         known = np.concatenate([self.secret_points, self.points])[: degree + 1]
-        return _cached_rows(self.field, tuple(known.tolist()), tuple(self.points.tolist()))
+        return _cached(self.field, tuple(known.tolist()), tuple(self.points.tolist()))
 
     def lay_out(self, vectors: ArrayLike) -> Elements:
         """Lay vectors (…, d) out as (ℓ, …, B): row i holds the i-th secret of every block."""
@@ -165,13 +165,11 @@ class Scheme:
         known = np.concatenate([secrets, randomness]).reshape(len(secrets) + drawn, -1)
         values = np.empty((self.quorums.peers, known.shape[1]), dtype=np.int64)
         values[:drawn] = known[len(secrets) :]
-        self.field.matmul(self.dealing_matrix, known, out=values[drawn:])
+        self.dealing.values(known, out=values[drawn:])
         everyone = tuple(range(self.quorums.peers))
         return Shares(peers=everyone, values=values.reshape(shape), length=length, field=self.field)
 
 
 @lru_cache(maxsize=256)
-def _cached_rows(field: Field, points: tuple[int, ...], targets: tuple[int, ...]) -> Elements:
-    rows = lagrange_rows(field, points, targets)
-    rows.flags.writeable = False
-    return rows
+def _cached(field: Field, points: tuple[int, ...], targets: tuple[int, ...]) -> Interpolation:
+    return Interpolation(field, points, targets)
