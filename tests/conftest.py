@@ -8,13 +8,16 @@ NETWORK = "tests/engines/peers/network/"
 All are for one worker, so that they neither take each other's ports nor load the machine twice;
 the other worker computes while they wait.
 """
+CLUSTER = "tests/cluster/"
+"""Tests of one cluster of Ray, which one worker starts and ends."""
 
 
 class Scheduling(LoadFileScheduling):
     """The tests of a file stay together, so that what they share is made once."""
 
     def _split_scope(self, nodeid):
-        return NETWORK if nodeid.startswith(NETWORK) else super()._split_scope(nodeid)
+        together = [folder for folder in (NETWORK, CLUSTER) if nodeid.startswith(folder)]
+        return together[0] if together else super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config, log):

@@ -19,21 +19,16 @@ Rules:
   the times of methods within one cell can be compared.
 """
 
-import ast
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache as remembered
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
-import pdlrecover
 from pdlrecover.adversary import ATTACKS
 from pdlrecover.errors import HistoryError, PlanError
 from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
@@ -43,16 +38,8 @@ from pdlrecover.experiments.experiment.record import begin, is_done, model_file,
 from pdlrecover.experiments.experiment.result import Result
 from pdlrecover.files import alone, write_whole
 from pdlrecover.recovery.methods import entry_of
+from pdlrecover.source import source_digest
 
-ROOMS = (
-    *("field", "sharing", "learning", "adversary", "history", "recovery", "engines"),
-    "federation",
-    "experiments/experiment",
-)
-"""What results depend on."""
-LIBRARIES = ("torch", "numpy")
-APART = ("engines/peers",)
-"""What is in those rooms and has no part in an experiment."""
 NOTHING = Recorded()
 NAMED = 3
 """How many of the runs that failed for one reason are named."""
@@ -108,75 +95,6 @@ def key_of(config: Config) -> str:
     values = {**config.record(), "methods": None}
     text = json.dumps({"config": values, "source": source_digest()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-@remembered
-def source_digest() -> str:
-    """Return a digest of the code and of the libraries that results depend on."""
-    root = Path(pdlrecover.__file__).parent
-    libraries = [f"{library} {version(library)}" for library in LIBRARIES]
-    texts = [(root / name).read_text("utf-8") for name in sources()]
-    names = Counter(name for text in texts for name in _defined(text))
-    shared = {name for name, count in names.items() if count > 1}
-    codes = {code_of(text, shared) for text in texts}
-    return hashlib.sha256("\n".join([*libraries, *sorted(codes)]).encode()).hexdigest()
-
-
-def _defined(source: str) -> set[str]:
-    """Return the names of the functions, classes and constants of a file."""
-    found = set()
-    for node in ast.parse(source).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        found |= {each.id for each in targets if isinstance(each, ast.Name)}
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-    return found
-
-
-def code_of(source: str, shared: Set[str] = frozenset()) -> str:
-    """Return what a file computes, as text: nothing of its place, its form and its prose.
-
-    Comments and strings that stand alone, as docstrings do, are left out. What is imported counts,
-    in any order, and of this package's modules only the names, since modules may move; but where
-    several of them define a name (`shared`), it counts which one it is from. Imports that are not
-    at the head of the file count as they stand.
-    """
-    code = _Code(shared)
-    tree = code.visit(ast.parse(source))
-    return "\n".join([*sorted(code.imported), ast.dump(tree)])
-
-
-class _Code(ast.NodeTransformer):
-    """Takes docstrings and a file's own imports out of a tree, and notes what was imported."""
-
-    def __init__(self, shared: Set[str]) -> None:
-        self.imported: set[str] = set()
-        self._shared = shared
-
-    def visit_Module(self, node: ast.Module) -> ast.AST:
-        for each in node.body:
-            if isinstance(each, ast.Import | ast.ImportFrom):
-                module = getattr(each, "module", "") or ""
-                own = module.split(".")[0] == pdlrecover.__name__
-                for name in each.names:
-                    kept = module.rpartition(".")[2] if name.name in self._shared else ""
-                    self.imported.add(f"{kept if own else module} {ast.dump(name)}")
-        node.body = [x for x in node.body if not isinstance(x, ast.Import | ast.ImportFrom)]
-        return self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        value = node.value
-        prose = isinstance(value, ast.Constant) and isinstance(value.value, str)
-        return None if prose else node
-
-
-def sources() -> list[str]:
-    """Return the files of this package that results depend on, from its root."""
-    root = Path(pdlrecover.__file__).parent
-    files = [path for room in ROOMS for path in sorted((root / room).rglob("*.py"))]
-    files.append(root / "layers.py")
-    names = [path.relative_to(root).as_posix() for path in files]
-    return [name for name in names if not name.startswith(APART)]
 
 
 def _merged(cells: Sequence[Cell]) -> dict[str, Cell]:
