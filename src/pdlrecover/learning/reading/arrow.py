@@ -140,6 +140,12 @@ class LabelColumn:
                     f"{self._place}, {row(len(self.values))} has no class: its column "
                     f"{self._name!r} is empty; fill it in, or leave the row out"
                 )
+            if names is not None and not 0 <= value < len(names):
+                raise DataError(
+                    f"{self._place}, {row(len(self.values))} has the class number {value}, and the "
+                    f"column {self._name!r} names {len(names)} classes, counted from 0; write the "
+                    "dataset again"
+                )
             label = names[value] if names is not None else value
             label = spelled(label) if isinstance(label, str) else label
             self.values.append(self._known.setdefault(label, label))

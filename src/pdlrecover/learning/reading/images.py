@@ -39,6 +39,8 @@ CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
 _SAME = {"1": ("L", "RGB"), "L": ("RGB",), "P": ("RGB",)}
 """Into what a mode is converted without a loss."""
 _EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV")
+DAMAGED = (OSError, EOFError, ValueError, SyntaxError, TypeError, LookupError, ArithmeticError)
+"""What Pillow raises for damaged files."""
 _IGNORED = ("thumbs.db", "desktop.ini")
 
 
@@ -168,6 +170,8 @@ def opened(content: Path | bytes, name: str) -> "Image":
                         "channel; convert it first"
                     )
                 return ImageOps.exif_transpose(image).copy()
+    except DataError:
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(
             f"{name} has more than {LIMIT:,} pixels and is not decoded; scale it down first"
@@ -177,7 +181,7 @@ def opened(content: Path | bytes, name: str) -> "Image":
             f"{name} is no image in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}; convert it, or "
             "move it away"
         ) from error
-    except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for damaged files
+    except DAMAGED as error:
         raise DataError(f"{name} is damaged: {error}; replace it, or move it away") from error
 
 
