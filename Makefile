@@ -9,6 +9,9 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --no-loadsco
 INSTALL := -m pip install --quiet --constraint constraints.txt --editable
 LOWEST := .venv-lowest/bin
 NEWEST := .venv-newest/bin
+# Flower pins versions that the rest has left behind, so its tests have an environment of their own.
+FLOWER := .venv-flower/bin
+FLOWER_EXTRAS := '.[flower,peers,reports]' 'flwr[simulation]' pytest pytest-xdist scikit-learn
 
 .PHONY: demo test check lint browser promtool bench docs docs-site clean
 .PHONY: chaos fuzz test-lowest test-newest constraints audit-dependencies
@@ -16,11 +19,13 @@ NEWEST := .venv-newest/bin
 demo: .venv/.runtime
 	$(BIN)/pdlrecover demo
 
-test: .venv/.dev lint browser promtool
+test: .venv/.dev .venv-flower/.installed lint browser promtool
 	$(PYTEST)
+	OMP_NUM_THREADS=1 $(FLOWER)/pytest tests/flower
 
-check: .venv/.dev lint browser promtool
+check: .venv/.dev .venv-flower/.installed lint browser promtool
 	$(PYTEST) -m "not slow"
+	OMP_NUM_THREADS=1 $(FLOWER)/pytest tests/flower -m "not slow"
 
 lint: .venv/.dev
 	$(BIN)/ruff format --check .
@@ -77,6 +82,12 @@ docs-site: .venv/.dev
 	$(BIN)/python $(INSTALL) '.[dev]'
 	touch $@ .venv/.runtime
 
+.venv-flower/.installed: pyproject.toml constraints-flower.txt
+	$(PYTHON) -m venv --clear .venv-flower
+	$(FLOWER)/python -m pip install --quiet --upgrade pip
+	$(FLOWER)/python -m pip install --quiet --constraint constraints-flower.txt --editable $(FLOWER_EXTRAS)
+	touch $@
+
 # The fast tests at both ends of what pyproject.toml allows, each in an environment of its own: the
 # lowest version of every direct dependency, and the newest. Another Python: PYTHON=python3.13.
 test-lowest: .venv-lowest/.dev browser promtool
@@ -105,7 +116,7 @@ constraints:
 	$(PYTHON) -m venv --clear .venv-newest
 	grep '^torch==' constraints.txt > .venv-newest/torch.txt
 	.venv-newest/bin/python -m pip install --quiet --constraint .venv-newest/torch.txt \
-		--editable '.[flower,peers,reports]' pytest
+		--editable $(FLOWER_EXTRAS)
 	echo "# What Flower's tests are run with: it allows older typer, rich and packaging. Written by \`make constraints\`." > constraints-flower.txt
 	.venv-newest/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//' >> constraints-flower.txt
 	rm -r .venv-newest
@@ -119,4 +130,4 @@ audit-dependencies: .venv-audit/.installed
 	touch $@
 
 clean:
-	rm -rf .tools .venv .venv-lowest .venv-newest .venv-audit .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .tools .venv .venv-flower .venv-lowest .venv-newest .venv-audit .mypy_cache .pytest_cache .ruff_cache .hypothesis
