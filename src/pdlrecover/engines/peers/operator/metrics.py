@@ -18,7 +18,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "time_seconds": (GAUGE, "This machine's clock, since 1970."),
     "start_time_seconds": (GAUGE, "When the process began, since 1970."),
     "running": (GAUGE, "1 while a run is under way, 0 once it has ended."),
-    "failed": (GAUGE, "1 if a run stopped before its end and nothing takes its place."),
+    "failed": (GAUGE, "1 if a run stopped early or gave no scale, and nothing takes its place."),
     "waiting": (GAUGE, "1 while a run does not go on: the log and the status say why."),
     "step": (GAUGE, "How many steps of a run are done."),
     "step_age_seconds": (GAUGE, "How long the step of a run under way has taken by now."),
