@@ -92,8 +92,9 @@ class MLflow:
 
     def _finish(self, sent: "_Sent") -> None:
         if not sent.done.wait(self._wait):
+            shown = _without_credentials(self.uri, self.uri)
             raise TimeoutError(
-                f"{_without_credentials(self.uri, self.uri)} has not taken everything within {self._wait:g} s; what is left is "
+                f"{shown} has not taken everything within {self._wait:g} s; what is left is "
                 "sent for as long as this process goes on"
             )
         if sent.error is not None:
@@ -118,8 +119,9 @@ def _uri(given: Path | str | None) -> str:
     if not scheme and not text.startswith("databricks"):
         return Path(text).resolve().as_uri()
     if scheme in DATABASES and importlib.util.find_spec("sqlalchemy") is None:
+        shown = _without_credentials(text, text)
         raise PlanError(
-            f"{_without_credentials(text, text)} is a database, which MLflow reads by sqlalchemy, and that is not installed; "
+            f"{shown} is a database, which MLflow reads by sqlalchemy, and that is not installed; "
             "pip install mlflow, which brings it, or give a server or a folder"
         )
     return text
