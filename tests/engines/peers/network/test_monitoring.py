@@ -170,6 +170,27 @@ def test_numbers_are_served_on_this_machine_unless_another_address_is_said():
     asyncio.run(story())
 
 
+def test_a_number_that_cannot_be_read_ends_that_answer_and_nothing_else(caplog):
+    def unreadable():
+        raise OSError("the disk is gone")
+
+    async def story():
+        (address,) = free_addresses(1)
+        host, port = address.split(":")
+        server = await serve_metrics(int(port), unreadable)
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert await reader.read() == b""
+            writer.close()
+            await writer.wait_closed()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(story())
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
 def test_labels_are_escaped_and_series_stand_below_their_family():
     series = labelled("info", peer='a"b\\c\nd')
     assert series == 'info{peer="a\\"b\\\\c\\nd"}'

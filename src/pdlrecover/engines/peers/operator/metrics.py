@@ -111,8 +111,8 @@ async def serve_metrics(
             head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
             writer.write(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
             await writer.drain()
-        except (ConnectionError, TimeoutError, EOFError, asyncio.LimitOverrunError):
-            pass
+        except (OSError, EOFError, asyncio.LimitOverrunError):
+            pass  # who asks has gone, or a number cannot be read: either shows where it is missed
         finally:
             writer.close()
 
