@@ -43,7 +43,7 @@ ONE_THREAD = {
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": ".*"}
 """Ray sends nothing home, and prints no state of its own between our lines."""
 PROBE_SECONDS = 5.0
-ASK_SECONDS = 120.0
+ASK_SECONDS = 300.0
 """A node that does not say in this time what it is like is taken to be out of order."""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """How a connection of HTTP/2 begins, which Ray's own do: its head answers with a frame alike."""
@@ -127,7 +127,7 @@ class Cluster:
             ) from error
         except Exception as error:
             raise ClusterError(
-                f"node {node.name} cannot say what it is like: {_gist(error)}; install the same "
+                f"node {node.name} cannot say what it is like: {gist(error)}; install the same "
                 "pdlrecover there, and start the node again"
             ) from error
         return facts
@@ -250,7 +250,7 @@ def _short(known: Facts, name: str) -> str:
     return known.get(name, "unknown")[:12]
 
 
-def _gist(error: BaseException) -> str:
+def gist(error: BaseException) -> str:
     """Return what an error of Ray's is about: its cause if a task raised it, and one line."""
     cause = getattr(error, "cause", None) or error
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
@@ -312,11 +312,11 @@ def _join(ray: Any, on: str, wanted: tuple[str, int] | None) -> None:
             )
         elif isinstance(error, ray.exceptions.AuthenticationError):
             what = (
-                f"{_gist(error)}; with RAY_AUTH_MODE=token every machine needs the same token in "
+                f"{gist(error)}; with RAY_AUTH_MODE=token every machine needs the same token in "
                 "~/.ray/auth_token"
             )
         else:
-            what = f"{_gist(error)}; look at `ray status`"
+            what = f"{gist(error)}; look at `ray status`"
         raise ClusterError(f"the Ray cluster at {on} cannot be joined: {what}") from error
 
 

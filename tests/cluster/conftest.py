@@ -20,7 +20,7 @@ SOURCE = Path(own.__file__).parents[1]
 @pytest.fixture(scope="session")
 def two_nodes():
     """Start `first`, on which this process is, and `second`; end them with the tests."""
-    os.environ.update(own.QUIET)
+    os.environ.update(own.QUIET, RAY_worker_niceness="0")  # so that no other test outruns them
     os.environ["PYTHONPATH"] = str(SOURCE)  # as this process has it, however it was started
     from ray.cluster_utils import Cluster
 

@@ -1,4 +1,4 @@
-"""`pdlrecover simulate`: one experiment, by flags or from a TOML file."""
+"""`pdlrecover simulate`: one experiment, by flags or from a TOML file, or several of them."""
 
 import ast
 import inspect
@@ -17,11 +17,14 @@ from pdlrecover.adversary import ATTACKS
 from pdlrecover.cli.common import (
     INTERRUPTED,
     DataDir,
+    MixedProcessors,
     MLflowPlace,
+    On,
     TensorBoardFolder,
     console_of_work,
     observers,
 )
+from pdlrecover.cluster import LOCAL
 from pdlrecover.errors import PlanError, Setting
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.record import model_file
@@ -54,11 +57,35 @@ KNOWN = {"attack": tuple(ATTACKS), "methods": tuple(METHODS)}
 
 def simulate(
     context: typer.Context,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with these same keys.")] = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(help="A TOML file with these same keys; given more than once, each is run."),
+    ] = None,
     out: Annotated[
-        Path, typer.Option(help="Where result.json, the report, curves and models go.")
+        Path,
+        typer.Option(
+            help="Where result.json, the report, curves and models go; of several runs, each has a "
+            "folder in it."
+        ),
     ] = Path("out/simulation"),
     data_dir: DataDir = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Run once with each of these seeds, such as 0,1,2 or 0-9.",
+            rich_help_panel="Several runs",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many of several runs at a time; as many as cores.",
+            rich_help_panel="Several runs",
+        ),
+    ] = None,
+    on: On = LOCAL,
+    mixed_processors: MixedProcessors = False,
     tensorboard: TensorBoardFolder = None,
     mlflow: MLflowPlace = None,
     **values: Any,
@@ -72,16 +99,53 @@ def simulate(
         for name, value in values.items()
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     }
-    chosen = Config.from_toml(config, given) if config else Config.from_values(given)
-    if given.get("attack", "none") != "none" and not chosen.attackers:
+    files = config or []
+    chosen = {file.stem: _checked(Config.from_toml(file, given), given) for file in files} or {
+        "": _checked(Config.from_values(given), given)
+    }
+    if len(chosen) < len(files):
+        raise PlanError("two config files have one name, and would have one folder; rename one")
+    if seeds is None and len(chosen) == 1 and on == LOCAL:
+        if workers is not None:
+            raise PlanError(
+                Setting("workers"), " is for several runs; give ", Setting("seeds"), " as well"
+            )
+        (only,) = chosen.values()
+        run_and_show(only, out, data_dir, observers(tensorboard, mlflow))
+        return
+    if seeds is not None and "seed" in given:
+        raise PlanError("give one of ", Setting("seed"), " and ", Setting("seeds"))
+    for name, value in (("tensorboard", tensorboard), ("mlflow", mlflow)):
+        if value is not None:
+            raise PlanError(
+                Setting(name),
+                " follows a run of this process, and several, or those on a cluster, are run by "
+                "others; leave it out, or run one seed at a time",
+            )
+    from pdlrecover.cli.simulate_many import planned, run_many, seeds_of
+
+    runs = planned(chosen, None if seeds is None else seeds_of(seeds), out)
+    run_many(
+        runs,
+        out,
+        data_dir=data_dir,
+        workers=workers,
+        on=on,
+        mixed_processors=mixed_processors,
+    )
+
+
+def _checked(config: Config, given: dict[str, Any]) -> Config:
+    """Return a config, unless an attack was asked for with nobody to attack."""
+    if given.get("attack", "none") != "none" and not config.attackers:
         raise PlanError(
-            Setting("attack", chosen.attack),
+            Setting("attack", config.attack),
             " needs attackers: give ",
             Setting("malicious"),
             ", or ",
             Setting("undetected"),
         )
-    run_and_show(chosen, out, data_dir, observers(tensorboard, mlflow))
+    return config
 
 
 def _options() -> list[Parameter]:
