@@ -121,6 +121,17 @@ def test_an_array_column_of_images_or_of_several_shapes_is_refused(tmp_path):
     ragged = datasets.Dataset.from_dict({"x": [[1], [1, 2], [3]], "state": [0, 1, 0]})
     with pytest.raises(DataError, match="row 1 or one of the next 2"):
         read(tmp_path / "b", ragged, inputs="x")
+    gap = datasets.Dataset.from_dict({"x": [[1.0], None, [3.0]], "state": [0, 1, 0]})
+    with pytest.raises(DataError, match=r"row 1 or one of the next 2.* without gaps"):
+        read(tmp_path / "c", gap, inputs="x")
+    numbers = datasets.List(datasets.Value("float32"))
+    named = datasets.Features({"x": numbers, "state": datasets.Value("int64")})
+    none = datasets.Dataset.from_dict({"x": [[], []], "state": [0, 1]}, features=named)
+    with pytest.raises(DataError, match="have no numbers; name another"):
+        read(tmp_path / "d", none, inputs="x")
+    unlabelled = datasets.Dataset.from_dict({"x": [[1.0], [1e300]], "state": [0, None]})
+    with pytest.raises(DataError, match="row 2 has no class"):
+        read(tmp_path / "e", unlabelled, inputs="x")
 
 
 def test_a_class_number_without_a_name_is_refused(tmp_path):

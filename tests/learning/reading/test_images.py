@@ -169,6 +169,14 @@ def test_what_cannot_be_read_is_one_sentence_with_its_file(tmp_path, name, conte
         read(tmp_path, (6, 5))
 
 
+def test_folders_whose_names_are_no_short_numbers_are_named_classes(tmp_path):
+    for names, labels in (({"7", "10"}, [10, 7]), ({"7", "9" * 25}, ["7", "9" * 25])):
+        place = tmp_path / max(names)
+        for name in names:
+            put(place, f"{name}/1.png", GREY)
+        assert list(read(place, (6, 5)).labels) == labels
+
+
 def test_what_systems_leave_in_folders_is_passed_over(tmp_path):
     put(tmp_path, "a/1.png", GREY)
     for name in (".DS_Store", "a/Thumbs.db", "a/.hidden", "desktop.ini"):

@@ -207,11 +207,10 @@ def _arrays(
     rows: Rows | None = None
     shape: tuple[int, ...] | None = None
     count = 0
-    for batch in found.with_format("numpy").iter(IMAGES):
-        values = batch[column]
+    for values, labelled_as in _pieces_of_arrays(found, column, labelled):
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
             raise DataError(
-                f"{place}, {row(count)} or one of the next {len(batch[labelled]) - 1}: the arrays "
+                f"{place}, {row(count)} or one of the next {len(labelled_as) - 1}: the arrays "
                 f"of the column {column!r} must be numbers, all of one shape and without gaps"
             )
         shape = values.shape[1:] if shape is None else shape
@@ -225,12 +224,30 @@ def _arrays(
                 f"the column {column!r} of {place} has single numbers; name them by columns = "
                 f'["{column}"] instead of inputs'
             )
+        if 0 in shape:
+            raise DataError(
+                f"the arrays of the column {column!r} of {place} have no numbers; name another "
+                "column as inputs"
+            )
         rows = rows or Rows(int(np.prod(shape)))
         rows.add(values.reshape(len(values), -1).astype(np.float32))
-        labels.add(np.asarray(batch[labelled]).tolist())
+        labels.add(labelled_as)
         count += len(values)
         watch.step(count)
     return (rows or Rows(1)).matrix().reshape(-1, *(shape or (1,)))
+
+
+def _pieces_of_arrays(found: Any, column: str, labelled: str) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield arrays, None if they cannot be put together as one, and their labels, some at once."""
+    numbers, plain = found.with_format("numpy"), found.with_format("arrow")
+    for start in range(0, len(found), IMAGES):
+        piece = slice(start, start + IMAGES)
+        try:
+            with np.errstate(over="ignore"):  # what is not finite is refused with all samples
+                arrays = numbers[piece][column]
+        except (AttributeError, TypeError, ValueError):  # a row has none, or another shape
+            arrays = None
+        yield arrays, plain[piece].column(labelled).to_pylist()
 
 
 def _are_numbers(kind: Any) -> bool:
