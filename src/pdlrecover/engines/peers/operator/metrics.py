@@ -103,6 +103,11 @@ async def serve_metrics(
     port: int, metrics: Callable[[], dict[str, float]], host: str = "127.0.0.1"
 ) -> asyncio.Server:
     """Serve numbers as plain text to whoever asks: on this machine, unless another is said."""
+    if not host:  # asyncio would take that for all addresses
+        raise PlanError(
+            "metrics need an address to be served on, got an empty one; leave --metrics-host out "
+            "for this machine only, or write 0.0.0.0 for all of its addresses"
+        )
 
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -118,7 +123,8 @@ async def serve_metrics(
 
     try:
         return await asyncio.start_server(session, host, port, limit=MAX_REQUEST)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise PlanError(
-            f"metrics cannot be served on port {port} of {host} ({error}); choose another port"
+            f"metrics cannot be served on port {port} of {host} ({error}); choose another port, or "
+            "an address that this machine has"
         ) from error
