@@ -256,6 +256,7 @@ def test_a_peer_is_named_by_its_name():
     ("options", "said"),
     [
         ({"app": "apps:nothing"}, "cannot import 'apps:nothing'"),
+        ({"app": "antigravity"}, "is named as package.module:app, got 'antigravity'"),
         ({"app": 5}, "must be a ClientApp"),
         ({"model": torch.nn.Sequential(torch.nn.BatchNorm1d(2))}, "GroupNorm instead"),
         ({"model": {"n": np.zeros(2, dtype=int)}}, "only floating-point arrays"),

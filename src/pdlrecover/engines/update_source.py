@@ -16,8 +16,32 @@ from pdlrecover.learning.array_model import ArrayModel
 from pdlrecover.recovery.requests import Individuals, LocalSteps, Teacher, Vector
 
 
-class UpdateSource(Protocol):
-    """All peers of a federation, numbered from 0: what they deal, and what is public of them."""
+class Dealing(Protocol):
+    """Some peers of a federation, or one, numbered from 0 here: what they deal."""
+
+    @property
+    def code(self) -> FixedPoint:
+        """How updates with their weights are encoded."""
+
+    def sums(
+        self,
+        round: int,
+        at: Vector,
+        groups: Sequence[Sequence[int]],
+        phase: Phase = "training",
+        *,
+        stream: int = 0,
+        local: LocalSteps | None = None,
+        teacher: Teacher | None = None,
+    ) -> Integers:
+        """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
+
+    def tally(self, at: Vector, peers: Sequence[int], phase: Phase = "training") -> Integers:
+        """Return the sum of the three integers that each of these peers deals in an evaluation."""
+
+
+class UpdateSource(Dealing, Protocol):
+    """All peers of a federation: what they deal, and what is public of them."""
 
     clipped: int
     """How many updates the L2 bound has shortened so far."""
@@ -29,10 +53,6 @@ class UpdateSource(Protocol):
     @property
     def model(self) -> FlatModel | ArrayModel:
         """The model, as a flat vector."""
-
-    @property
-    def code(self) -> FixedPoint:
-        """How updates with their weights are encoded."""
 
     @property
     def local(self) -> LocalSteps:
@@ -63,23 +83,7 @@ class UpdateSource(Protocol):
     def about(self) -> tuple[tuple[str, str], ...]:
         """Return what there is to say of them in a summary, line by line."""
 
-    def sums(
-        self,
-        round: int,
-        at: Vector,
-        groups: Sequence[Sequence[int]],
-        phase: Phase = "training",
-        *,
-        stream: int = 0,
-        local: LocalSteps | None = None,
-        teacher: Teacher | None = None,
-    ) -> Integers:
-        """Return each group's sum of rounded updates and weights, as (groups, d + 1) integers."""
-
     def individuals(
         self, round: int, at: Vector, peers: Sequence[int], phase: Phase, among: Sequence[int]
     ) -> Individuals:
         """Return what these peers deal at a model, each for itself, `among` those taking part."""
-
-    def tally(self, at: Vector, peers: Sequence[int], phase: Phase = "training") -> Integers:
-        """Return the sum of the three integers that each of these peers deals in an evaluation."""

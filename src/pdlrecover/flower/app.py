@@ -174,6 +174,8 @@ def find_app(given: Any, terms: Terms) -> FlowerApp:
     app, name = given, ""
     if isinstance(given, str):
         module_name, _, attribute = (name := given).partition(":")
+        if not module_name or not attribute:  # so that nothing is imported that has no such name
+            raise DataError(f"a Flower app is named as package.module:app, got {given!r}")
         try:
             app = getattr(importlib.import_module(module_name), attribute)
         except (ImportError, AttributeError, ValueError) as error:

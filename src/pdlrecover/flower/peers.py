@@ -170,6 +170,12 @@ class FlowerPeers:
             ("evaluated", evaluated),
         )
 
+    def in_one_line(self) -> str:
+        """Return what the app did when it was first called."""
+        examples = f"{self._least:,} examples" if self.peers == 1 else "several peers"
+        length = f"an update of length {self.first_length:.3g}, where {self.bound:g} is the bound"
+        return f"the Flower app {self.name}: {examples}, {length}; it returns the same again"
+
     def sums(
         self,
         round: int,
@@ -275,7 +281,8 @@ class FlowerPeers:
                 "random, which are seeded before each call, give generators of your own a fixed "
                 "seed, keep nothing from one call to the next, and compute with as many threads",
             )
-        length = float(np.linalg.norm(first[0]))
+        length = self.first_length = float(np.linalg.norm(first[0]))
+        """How long the first peer's update was, before it was weighted and clipped."""
         if length > self.bound:
             warnings.warn(
                 f"the first update of {self._app.title} has a length of {length:.3g} and "

@@ -48,7 +48,8 @@ class FlatModel:
         """For copies: while a call is under way in another thread, the module's parameters are
         replaced by what the call was given."""
         trainable = [(k, p) for k, p in self._module.named_parameters() if p.requires_grad]
-        self._shapes = [(name, parameter.shape) for name, parameter in trainable]
+        self.shapes = [(name, parameter.shape) for name, parameter in trainable]
+        """The parameters' names and shapes, in their order in the vector."""
         self.size = sum(parameter.numel() for _, parameter in trainable)
         """d: how many numbers the vector has."""
         if not self.size:
@@ -66,7 +67,7 @@ class FlatModel:
         """Return the parts of a flat vector by the names of the parameters, as views."""
         self._check(w.shape)
         parts, start = {}, 0
-        for name, shape in self._shapes:
+        for name, shape in self.shapes:
             end = start + shape.numel()
             parts[name] = w[start:end].view(shape)
             start = end
@@ -140,7 +141,7 @@ class FlatModel:
         """
         kind = type(self._module)
         within = list(self._module.children()) if kind is nn.Sequential else [self._module]
-        trained = len(self._shapes) == len(list(self._module.parameters()))
+        trained = len(self.shapes) == len(list(self._module.parameters()))
         return trained and all(type(layer) in PLAIN for layer in within)
 
     @property
@@ -151,7 +152,7 @@ class FlatModel:
             for name, layer in self._module.named_modules()
             if isinstance(layer, nn.Embedding | nn.EmbeddingBag)
         }
-        return layers_of(self._shapes, embeddings)
+        return layers_of(self.shapes, embeddings)
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if shape != (self.size,):

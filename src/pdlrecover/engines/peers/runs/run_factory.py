@@ -33,6 +33,7 @@ from pdlrecover.engines.peers.runs.driver import Driver, Statistics
 from pdlrecover.engines.peers.runs.run_session import RunSession
 from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
 from pdlrecover.engines.peers.runs.void_rounds import VoidRound
+from pdlrecover.engines.update_source import Dealing
 from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.files import write_json, write_whole
 from pdlrecover.learning import Dataset, FlatModel, LocalTraining, most_held_out
@@ -65,13 +66,16 @@ class RunFactory:
         me: int,
         membership: Membership,
         model: FlatModel,
-        data: Dataset,
+        data: Dataset | Dealing,
         crypto: Crypto,
         store: Store,
         folder: Path,
         attack: Attack | None = None,
     ) -> None:
-        """Take `data`, its training part, as this peer's own; `attack` is for drills."""
+        """Take `data`, its training part, as this peer's own; `attack` is for drills.
+
+        A program may deal for this peer instead.
+        """
         self.me, self.membership, self.folder, self.store = me, membership, folder, store
         self.peers, self.rounds = len(membership.peers), membership.training.rounds
         self._crypto, self._flat = crypto, copy.copy(model)
@@ -88,22 +92,10 @@ class RunFactory:
             else None
         )
         self._optimizer = training.steps(model.layers)
-        self._contribution = Contribution(
-            peer=me,
-            peers=self.peers,
-            model=self._flat,
-            x=data.train_x,
-            y=data.train_y,
-            size_bound=training.samples,
-            batch_size=training.batch_size,
-            seed=training.seed,
-            bound=training.bound,
-            local=LocalTraining(
-                l2=training.l2, steps=training.local_steps, rate=training.local_rate
-            ),
-            fraction_bits=training.fraction_bits,
-            attack=attack,
-            held_out=held_out,
+        self._contribution = (
+            _from_samples(me, membership, self._flat, data, attack)
+            if isinstance(data, Dataset)
+            else Contribution.by(data)
         )
         self.bounds = training.bounds(model.size)
         """Of what peers deal."""
@@ -397,6 +389,28 @@ class RunFactory:
         with _writing(self.folder, "the model"):
             write_whole(self.folder / f"{name}.safetensors", content)
             write_json(self.folder / f"{name}.json", facts)
+
+
+def _from_samples(
+    me: int, membership: Membership, model: FlatModel, data: Dataset, attack: Attack | None
+) -> Contribution:
+    """Return what this peer computes from its samples."""
+    training = membership.training
+    return Contribution(
+        peer=me,
+        peers=len(membership.peers),
+        model=model,
+        x=data.train_x,
+        y=data.train_y,
+        size_bound=training.samples,
+        batch_size=training.batch_size,
+        seed=training.seed,
+        bound=training.bound,
+        local=LocalTraining(l2=training.l2, steps=training.local_steps, rate=training.local_rate),
+        fraction_bits=training.fraction_bits,
+        attack=attack,
+        held_out=membership.evaluation.held_out,
+    )
 
 
 @contextmanager
