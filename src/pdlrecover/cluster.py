@@ -310,13 +310,11 @@ def _join(ray: Any, on: str, wanted: tuple[str, int] | None) -> None:
                 "this machine is no node of it; join it here first by "
                 f"`ray start --address={wanted[0]}:{wanted[1]}`"
             )
-        elif isinstance(error, ray.exceptions.AuthenticationError):
-            what = (
-                f"{gist(error)}; with RAY_AUTH_MODE=token every machine needs the same token in "
-                "~/.ray/auth_token"
-            )
         else:
-            what = f"{gist(error)}; look at `ray status`"
+            what = (
+                f"{gist(error)}; look at `ray status`, and if the cluster asks for a token, set "
+                "RAY_AUTH_MODE=token here, too, with the same ~/.ray/auth_token"
+            )
         raise ClusterError(f"the Ray cluster at {on} cannot be joined: {what}") from error
 
 

@@ -28,7 +28,7 @@ TINY = Config(
     clear=True,
     methods=("retrain", "historical"),
 )
-LONG = replace(TINY, rounds=800, methods=("historical",))
+LONG = replace(TINY, rounds=400, methods=("historical",))
 
 
 def same(one, other):
