@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from pdlrecover.cluster import (
+    ASK_SECONDS,
     LOCAL,
     Cluster,
     Node,
@@ -148,7 +149,7 @@ class ClusterCrew:
         require_likeness(cluster, nodes, likeness, mixed_processors=mixed_processors)
         self._liked = {node.id for node in nodes}
         self._left_out: set[str] = set()
-        self._asked: dict[str, tuple[Node, Any]] = {}
+        self._asked: dict[str, tuple[Node, Any, float]] = {}
         self._nodes, self._looked = nodes, time.monotonic()
         self._last = self._looked
         """When there was a node."""
@@ -297,13 +298,14 @@ class ClusterCrew:
         alive = {node.id: node for node in self._cluster.nodes() if node.id not in self._left_out}
         for node in alive.values():
             if node.id not in self._liked and node.id not in self._asked:
-                self._asked[node.id] = node, self._cluster.ask(node, self._question)
-        for node, answer in [*self._asked.values()]:
+                self._asked[node.id] = node, self._cluster.ask(node, self._question), now
+        for node, answer, _ in [*self._asked.values()]:
             if node.id not in alive or self._ray.wait([answer], timeout=0)[0]:
                 del self._asked[node.id]
                 self._like(node, answer)
         self._nodes = [node for key, node in alive.items() if key in self._liked]
-        if self._nodes or self._hands:
+        coming = any(now - since < ASK_SECONDS for _, _, since in self._asked.values())
+        if self._nodes or self._hands or coming:
             self._last = now
         elif now - self._last >= self._wait:
             raise ClusterError(
