@@ -49,6 +49,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/simulation.py --record results/benchmarks/simulation.json
 	$(BIN)/python benchmarks/history.py --record results/benchmarks/history.json
 	$(BIN)/python benchmarks/peers.py --record results/benchmarks/peers.json
+	$(BIN)/python benchmarks/large.py --record results/benchmarks/large.json
 
 # Real peers under faults, then under cheats; an hour each: make chaos DURATION=3600
 DURATION ?= 300

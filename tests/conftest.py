@@ -1,5 +1,6 @@
 """How tests are shared out among the workers of `make test`."""
 
+from ray_nodes import another_node, two_nodes  # noqa: F401 (fixtures)
 from xdist.scheduler import LoadFileScheduling
 
 NETWORK = "tests/engines/peers/network/"
@@ -8,7 +9,7 @@ NETWORK = "tests/engines/peers/network/"
 All are for one worker, so that they neither take each other's ports nor load the machine twice;
 the other worker computes while they wait.
 """
-CLUSTER = "tests/cluster/"
+CLUSTER = "tests/cluster/", "tests/engines/shards/"
 """Tests of one cluster of Ray, which one worker starts and ends."""
 
 
@@ -16,8 +17,9 @@ class Scheduling(LoadFileScheduling):
     """The tests of a file stay together, so that what they share is made once."""
 
     def _split_scope(self, nodeid):
-        together = [folder for folder in (NETWORK, CLUSTER) if nodeid.startswith(folder)]
-        return together[0] if together else super()._split_scope(nodeid)
+        if nodeid.startswith(CLUSTER):
+            return CLUSTER[0]
+        return NETWORK if nodeid.startswith(NETWORK) else super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config, log):

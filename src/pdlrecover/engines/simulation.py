@@ -23,6 +23,7 @@ import numpy as np
 
 from pdlrecover.adversary import Phase
 from pdlrecover.engines.bounds import Bounds, Void, checked_sum
+from pdlrecover.engines.computing import Computing
 from pdlrecover.engines.encoding import decode_dots, encode_direction, encode_vectors
 from pdlrecover.engines.evaluations import Evaluations
 from pdlrecover.engines.events import Follow
@@ -81,6 +82,8 @@ class Simulation:
     source: Source | None = None
     standard: StandardisationTerms | None = None
     """How inputs are standardised, if they are."""
+    computing: Computing | None = None
+    """What computes sums elsewhere, if not this process."""
     latest: Ledger | None = None
     """The ledger of the last method that was run, finished or not."""
 
@@ -153,6 +156,7 @@ class _MethodRun(Generic[HeldSum]):
     ) -> None:
         self._simulation = simulation
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
+        self._computing = simulation.computing or simulation.simulated_peers
         self._code = self._simulated_peers.code
         self._bounds = Bounds.of(self._code)
         self.void: list[Void] = []
@@ -177,12 +181,17 @@ class _MethodRun(Generic[HeldSum]):
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        start, used = time.perf_counter(), time.process_time()
+        start, used = time.perf_counter(), self._processor_seconds()
         try:
             yield
         finally:
             self.ledger.seconds[part] += time.perf_counter() - start
-            self.ledger.processor_seconds += time.process_time() - used
+            self.ledger.processor_seconds += self._processor_seconds() - used
+
+    def _processor_seconds(self) -> float:
+        """Return the processor time that was used so far, here and elsewhere."""
+        elsewhere = self._simulation.computing
+        return time.process_time() + (elsewhere.processor_seconds if elsewhere else 0.0)
 
     def seconds(self) -> float:
         """Return the seconds so far."""
@@ -239,7 +248,7 @@ class _MethodRun(Generic[HeldSum]):
             asked = self._asked(request.of)
             self._may_open(self._question(request), asked)
             groups = self._history.layout.cohorts if self._record else (asked,)
-            sums = self._simulated_peers.sums(
+            sums = self._computing.sums(
                 t,
                 request.at,
                 groups,
@@ -310,7 +319,7 @@ class _MethodRun(Generic[HeldSum]):
             )
         with self.timed("gradient"):
             phase: Phase = "training" if self._record else "recovery"
-            tally = self._simulated_peers.tally(request.at, self._kept, phase)
+            tally = self._computing.tally(request.at, self._kept, phase)
         with self.timed("dealing"):
             dealt = self._tallies.deal(tally[None])
         with self.timed("opening"):
@@ -330,9 +339,8 @@ class _MethodRun(Generic[HeldSum]):
             self._simulation, self._kept, Faults(), len(request.at) + 1
         )
         with self.timed("gradient"):
-            total = self._computed("the samples' own statistics").statistics(
-                request, self._kept, terms
-            )
+            peers = self._simulation.computing or self._computed("the samples' own statistics")
+            total = peers.statistics(request, self._kept, terms)
         with self.timed("dealing"):
             dealt = store.deal(total[None])
         with self.timed("opening"):
@@ -481,4 +489,5 @@ def sum_store(
         responders=tuple(kept),
         faults=faults,
         source=simulation.source or SystemSource(),
+        by=simulation.computing.deal if simulation.computing else None,
     )

@@ -6,13 +6,16 @@ It is what a `Federation` is without names, files and defaults. Experiments use 
 import hashlib
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from pdlrecover.cluster import LOCAL
 from pdlrecover.engines.events import Follow
 from pdlrecover.engines.ledger import Ledger
+from pdlrecover.engines.shards.sharding import Sharding
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.simulation import (
     MethodOutcome,
@@ -169,6 +172,44 @@ class SimulatedFederation:
             self.history.finish(result.model)
         self._optimizer = optimizer
         return self._trained(result, Origin(rounds=rounds, clear=self.clear))
+
+    @contextmanager
+    def sharded(
+        self,
+        shards: int,
+        *,
+        on: str = LOCAL,
+        deal_on_shards: bool = False,
+        mixed_processors: bool = False,
+        say: Callable[[str], None] = warnings.warn,
+    ) -> Iterator[Self]:
+        """Have shards compute for the peers, within this: `with federation.sharded(4): …`.
+
+        - `shards`: how many processes compute; each takes a core.
+        - `on`: `"local"` starts them on this machine, `"auto"` or `"HOST:PORT"` on the nodes of a
+          Ray cluster, which must be like this machine; see `docs/large-simulations.md`.
+        - `deal_on_shards`: have them multiply by the dealing matrix, too. What is dealt is stored
+          here in any case, so that no history is lost with a shard.
+        - `mixed_processors`: accept nodes with other processors, and other last bits.
+        - `say`: is told what there is to know, such as that a shard is lost.
+
+        Models are the same to the bit as without shards.
+        """
+        from pdlrecover.engines.shards.sharded_peers import sharded
+
+        asked = Sharding(
+            shards=shards,
+            on=on,
+            deal_on_shards=deal_on_shards,
+            mixed_processors=mixed_processors,
+        )
+        peers = computed(self.update_source, "shards were asked for")
+        with sharded(peers, self.scheme, asked, say) as computing:
+            self._simulation.computing = computing
+            try:
+                yield self
+            finally:
+                self._simulation.computing = None
 
     def agree_on_inputs(self) -> InputScale | None:
         """Standardise inputs by sums over all peers, unless that was done; return their scale.

@@ -15,7 +15,7 @@ Rules:
 - Dealers are semi-honest here: nothing proves that a dealt polynomial has the right degree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -57,12 +57,21 @@ class Scheme:
         q = self.quorums
         return f"Scheme({q.peers} peers, packing {q.packing}, {q.tolerance})"
 
-    def share(self, vectors: ArrayLike, source: Source | None = None) -> Shares:
-        """Deal a vector of field elements (d) or a stack (…, d): every peer gets one row."""
+    def share(
+        self,
+        vectors: ArrayLike,
+        source: Source | None = None,
+        *,
+        by: Callable[[Elements], Elements] | None = None,
+    ) -> Shares:
+        """Deal a vector of field elements (d) or a stack (…, d): every peer gets one row.
+
+        `by` does what `dealing.values` does, elsewhere; a block of ℓ numbers is a column for it.
+        """
         secrets = self.lay_out(vectors)
         source = source or SystemSource()
         randomness = source.elements(self.quorums.tolerance.colluders, *secrets.shape[1:])
-        return self._deal(secrets, randomness, np.shape(vectors)[-1])
+        return self._deal(secrets, randomness, np.shape(vectors)[-1], by)
 
     def share_with(self, vectors: ArrayLike, randomness: Elements) -> Shares:
         """Deal with this randomness, of shape (c, …, B): `share` without its source."""
@@ -160,12 +169,21 @@ class Scheme:
             x = np.concatenate([x, np.zeros((*x.shape[:-1], padding), dtype=np.int64)], axis=-1)
         return np.moveaxis(x.reshape(*x.shape[:-1], self.quorums.packing, blocks), -2, 0)
 
-    def _deal(self, secrets: Elements, randomness: Elements, length: int) -> Shares:
+    def _deal(
+        self,
+        secrets: Elements,
+        randomness: Elements,
+        length: int,
+        by: Callable[[Elements], Elements] | None = None,
+    ) -> Shares:
         drawn, shape = len(randomness), (self.quorums.peers, *secrets.shape[1:])
         known = np.concatenate([secrets, randomness]).reshape(len(secrets) + drawn, -1)
         values = np.empty((self.quorums.peers, known.shape[1]), dtype=np.int64)
         values[:drawn] = known[len(secrets) :]
-        self.dealing.values(known, out=values[drawn:])
+        if by is None:
+            self.dealing.values(known, out=values[drawn:])
+        else:
+            values[drawn:] = by(known)
         everyone = tuple(range(self.quorums.peers))
         return Shares(peers=everyone, values=values.reshape(shape), length=length, field=self.field)
 
