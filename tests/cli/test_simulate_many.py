@@ -63,6 +63,9 @@ def test_every_run_has_a_folder(tmp_path):
         (("--seeds", "0,1", "--mlflow", "runs"), "--mlflow follows a run of this process"),
         (("--seeds", "x"), "--seeds must be numbers such as 0,1,2 or 0-9, got 'x'"),
         (("--on", "somewhere"), "--on must be local, auto, or HOST:PORT"),
+        (("--shards", "2", "--on", "somewhere"), "--on must be local, auto, or HOST:PORT"),
+        (("--shards", "2", "--seeds", "0,1"), "--shards are for a single large run"),
+        (("--deal-on-shards",), "--deal-on-shards needs shards: give --shards as well"),
         (("--config", "a/x.toml", "--config", "b/x.toml"), "two config files have one name"),
     ],
 )

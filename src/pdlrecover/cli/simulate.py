@@ -25,6 +25,7 @@ from pdlrecover.cli.common import (
     observers,
 )
 from pdlrecover.cluster import LOCAL
+from pdlrecover.engines.shards.sharding import Sharding
 from pdlrecover.errors import PlanError, Setting
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.record import model_file
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pdlrecover.experiments.experiment.result import Result
 
 FIRST = "To begin with"
+LARGE = "Large simulations"
 FIRST_FIELDS = (
     *("dataset", "model", "peers", "malicious", "leavers", "attack"),
     *("rounds", "learning_rate", "methods", "clear"),
@@ -84,13 +86,30 @@ def simulate(
             rich_help_panel="Several runs",
         ),
     ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Have so many processes compute for the peers of a single large run, a core each, "
+            "on this machine or where --on says. Models are the same to the bit.",
+            rich_help_panel=LARGE,
+        ),
+    ] = None,
+    deal_on_shards: Annotated[
+        bool,
+        typer.Option(
+            "--deal-on-shards",
+            help="Have the shards multiply by the dealing matrix, too; the history stays here.",
+            rich_help_panel=LARGE,
+        ),
+    ] = False,
     on: On = LOCAL,
     mixed_processors: MixedProcessors = False,
     tensorboard: TensorBoardFolder = None,
     mlflow: MLflowPlace = None,
     **values: Any,
 ) -> None:
-    """Train, poison and recover a federation in this process, by one method or by all.
+    """Train, poison and recover a federation, by one method or by all.
 
     You can interrupt it at any time: the same command continues where it stopped.
     """
@@ -105,6 +124,24 @@ def simulate(
     }
     if len(chosen) < len(files):
         raise PlanError("two config files have one name, and would have one folder; rename one")
+    if shards is not None:
+        if seeds is not None or len(chosen) > 1 or workers is not None:
+            raise PlanError(
+                Setting("shards"), " are for a single large run; leave them out to run several"
+            )
+        (only,) = chosen.values()
+        sharding = Sharding(
+            shards=shards,
+            on=on,
+            deal_on_shards=deal_on_shards,
+            mixed_processors=mixed_processors,
+        )
+        run_and_show(only, out, data_dir, observers(tensorboard, mlflow), sharding)
+        return
+    if deal_on_shards:
+        raise PlanError(
+            Setting("deal_on_shards", "True"), " needs shards: give ", Setting("shards"), " as well"
+        )
     if seeds is None and len(chosen) == 1 and on == LOCAL:
         if workers is not None:
             raise PlanError(
@@ -191,7 +228,11 @@ _with_options(simulate)
 
 
 def run_and_show(
-    config: Config, out: Path, data_dir: Path | None, observers: Sequence["Observer"] = ()
+    config: Config,
+    out: Path,
+    data_dir: Path | None,
+    observers: Sequence["Observer"] = (),
+    sharding: Sharding | None = None,
 ) -> "Result":
     """Run an experiment with progress, then print its table and say where everything is.
 
@@ -209,7 +250,15 @@ def run_and_show(
     first = f"Continuing from {out}; finished parts are not repeated." if going_on else ""
     try:
         with shown(console, first) as progress:
-            result = run(config, out, data_dir=data_dir, progress=progress, followed=followed)
+            result = run(
+                config,
+                out,
+                data_dir=data_dir,
+                progress=progress,
+                followed=followed,
+                sharding=sharding,
+                say=lambda text: say(f"Note: {text}."),
+            )
     except KeyboardInterrupt:
         say(f"\ninterrupted; results so far are in {out}; run the same command to continue")
         raise typer.Exit(INTERRUPTED) from None

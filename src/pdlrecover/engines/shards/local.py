@@ -29,14 +29,22 @@ def started(cores: int) -> Iterator[Cluster]:
             ", or call ray.shutdown() first",
         )
     try:
-        ray.init(
-            address="local",
-            num_cpus=cores,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            runtime_env={"env_vars": ONE_THREAD},
-        )
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cores,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                runtime_env={"env_vars": ONE_THREAD},
+            )
+        except Exception as error:
+            why = " ".join(str(error).split()) or type(error).__name__
+            raise ClusterError(
+                f"Ray could not be started on this machine: {why.rstrip('.')}; try again when it "
+                "is less busy, or run without ",
+                Setting("shards"),
+            ) from error
         yield Cluster(ray)
     finally:
         ray.shutdown()
