@@ -5,21 +5,27 @@ BIN := .venv/bin
 WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
-# What was tested together is what is installed; see `make test-lowest` for the other end.
+# What was tested together is what is installed; see `make test-lowest` and `test-newest` for the ends.
 INSTALL := -m pip install --quiet --constraint constraints.txt --editable
 LOWEST := .venv-lowest/bin
+NEWEST := .venv-newest/bin
+# Flower pins versions that the rest has left behind, so its tests have an environment of their own.
+FLOWER := .venv-flower/bin
+FLOWER_EXTRAS := '.[flower,peers,reports]' 'flwr[simulation]' pytest pytest-xdist scikit-learn
 
 .PHONY: demo test check lint browser promtool bench docs docs-site clean
-.PHONY: chaos fuzz test-lowest constraints audit-dependencies
+.PHONY: chaos fuzz test-lowest test-newest constraints audit-dependencies
 
 demo: .venv/.runtime
 	$(BIN)/pdlrecover demo
 
-test: .venv/.dev lint browser promtool
+test: .venv/.dev .venv-flower/.installed lint browser promtool
 	$(PYTEST)
+	OMP_NUM_THREADS=1 $(FLOWER)/pytest tests/flower
 
-check: .venv/.dev lint browser promtool
+check: .venv/.dev .venv-flower/.installed lint browser promtool
 	$(PYTEST) -m "not slow"
+	OMP_NUM_THREADS=1 $(FLOWER)/pytest tests/flower -m "not slow"
 
 lint: .venv/.dev
 	$(BIN)/ruff format --check .
@@ -43,6 +49,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/simulation.py --record results/benchmarks/simulation.json
 	$(BIN)/python benchmarks/history.py --record results/benchmarks/history.json
 	$(BIN)/python benchmarks/peers.py --record results/benchmarks/peers.json
+	$(BIN)/python benchmarks/large.py --record results/benchmarks/large.json
 
 # Real peers under faults, then under cheats; an hour each: make chaos DURATION=3600
 DURATION ?= 300
@@ -76,14 +83,29 @@ docs-site: .venv/.dev
 	$(BIN)/python $(INSTALL) '.[dev]'
 	touch $@ .venv/.runtime
 
-# The fast tests with the lowest version of every direct dependency, in an environment of its own.
+.venv-flower/.installed: pyproject.toml constraints-flower.txt
+	$(PYTHON) -m venv --clear .venv-flower
+	$(FLOWER)/python -m pip install --quiet --upgrade pip
+	$(FLOWER)/python -m pip install --quiet --constraint constraints-flower.txt --editable $(FLOWER_EXTRAS)
+	touch $@
+
+# The fast tests at both ends of what pyproject.toml allows, each in an environment of its own: the
+# lowest version of every direct dependency, and the newest. Another Python: PYTHON=python3.13.
 test-lowest: .venv-lowest/.dev browser promtool
 	OMP_NUM_THREADS=1 $(LOWEST)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not slow"
+
+test-newest: .venv-newest/.dev browser promtool
+	OMP_NUM_THREADS=1 $(NEWEST)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder -m "not slow"
 
 .venv-lowest/.dev: pyproject.toml .ci/lowest_versions.py
 	$(PYTHON) -m venv --clear .venv-lowest
 	$(LOWEST)/python .ci/lowest_versions.py > .venv-lowest/lowest.txt
 	$(LOWEST)/python -m pip install --quiet --constraint .venv-lowest/lowest.txt --editable '.[dev]'
+	touch $@
+
+.venv-newest/.dev: pyproject.toml
+	$(PYTHON) -m venv --clear .venv-newest
+	$(NEWEST)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
 # Takes the newest versions that pyproject.toml allows; run the tests with them before committing.
@@ -95,7 +117,7 @@ constraints:
 	$(PYTHON) -m venv --clear .venv-newest
 	grep '^torch==' constraints.txt > .venv-newest/torch.txt
 	.venv-newest/bin/python -m pip install --quiet --constraint .venv-newest/torch.txt \
-		--editable '.[flower,peers,reports]' pytest
+		--editable $(FLOWER_EXTRAS)
 	echo "# What Flower's tests are run with: it allows older typer, rich and packaging. Written by \`make constraints\`." > constraints-flower.txt
 	.venv-newest/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//' >> constraints-flower.txt
 	rm -r .venv-newest
@@ -109,4 +131,4 @@ audit-dependencies: .venv-audit/.installed
 	touch $@
 
 clean:
-	rm -rf .tools .venv .venv-lowest .venv-newest .venv-audit .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .tools .venv .venv-flower .venv-lowest .venv-newest .venv-audit .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -21,7 +21,7 @@ from timing import Contestant, Timing, race
 from pdlrecover.field import F61, Elements, SystemSource
 from pdlrecover.sharing import Scheme, Shares, Tolerance, open_robust
 from pdlrecover.sharing.robust import _parity_checks
-from pdlrecover.sharing.shamir import _cached_rows
+from pdlrecover.sharing.shamir import _cached
 
 TOLERANCE = Tolerance(colluders=66, dropouts=60, liars=5)
 
@@ -73,7 +73,7 @@ def race_dealing(config: Config, scheme: Scheme, length: int) -> list[Timing]:
         length,
         "deal",
         lambda n: _bind(scheme.share, random(n)),
-        (scheme.dealing_matrix, lambda n: known(scheme, n)),
+        (scheme.dealing.rows, lambda n: known(scheme, n)),
         lambda n: mpyc_deals(scheme, random(n)),
     )
 
@@ -91,7 +91,7 @@ def race_opening(config: Config, scheme: Scheme, length: int) -> list[Timing]:
         length,
         "open",
         lambda n: _bind(scheme.open, held(n)),
-        (scheme.interpolation(peers), lambda n: held(n).values),
+        (scheme.interpolation(peers).rows, lambda n: held(n).values),
         lambda n: mpyc_opens(held(n)),
     )
 
@@ -140,7 +140,7 @@ def race_product(config: Config, scheme: Scheme, length: int) -> list[Timing]:
 def race_linearity(config: Config) -> list[Timing]:
     """Time the rivals that get extrapolated at a quarter of the size that is extrapolated from."""
     scheme = config.scheme(1)
-    matrix, columns = scheme.dealing_matrix, config.columns
+    matrix, columns = scheme.dealing.rows, config.columns
     works = {}
     for share in (4, 1):
         n = columns["MPyC deal"] // share
@@ -240,7 +240,7 @@ def random(*shape: int) -> Elements:
 
 def clear_caches() -> None:
     """Forget all matrices that openings keep for the next time."""
-    _cached_rows.cache_clear()
+    _cached.cache_clear()
     _parity_checks.cache_clear()
 
 

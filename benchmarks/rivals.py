@@ -104,10 +104,10 @@ def check_rivals(plain: Scheme, packed: Scheme) -> list[str]:
         ours = shares.values[scheme.quorums.tolerance.colluders :]
         checks[f"we open, {what}"] = scheme.open(shares) == secrets
         for product in (galois_product, flint_product, flint_converted):
-            theirs = _as_array(product(scheme.dealing_matrix, known)(), ours.shape)
+            theirs = _as_array(product(scheme.dealing.rows, known)(), ours.shape)
             checks[f"{product.__name__} deals as we do, {what}"] = theirs == ours
         last = everyone[-scheme.quorums.vector_degree - 1 :]
-        rows, values = scheme.interpolation(last), shares.of(last).values
+        rows, values = scheme.interpolation(last).rows, shares.of(last).values
         for product in (galois_product, flint_product, flint_converted):
             opened = _as_array(product(rows, values)(), (len(rows), values.shape[1]))
             checks[f"{product.__name__} opens, {what}"] = opened == scheme.lay_out(secrets)
@@ -120,7 +120,7 @@ def check_rivals(plain: Scheme, packed: Scheme) -> list[str]:
 def dealt(scheme: Scheme, secrets: Elements) -> tuple[Elements, Shares]:
     """Return the (secrets, randomness) that the dealing matrix is multiplied with, and the shares.
 
-    The order is that of `Scheme.dealing_matrix`: `check_rivals` would notice another one.
+    The order is that of `Scheme.dealing`: `check_rivals` would notice another one.
     """
     shares = scheme.share(secrets)
     randomness = shares.values[: scheme.quorums.tolerance.colluders]

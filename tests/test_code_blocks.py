@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PEERS = "docs/tutorials/five-peers.md"
+FLOWER = "docs/tutorials/flower.md"
+"""It is run by tests/flower, in an environment of its own."""
 AS_NOTEBOOK = "docs/tutorials/first-recovery.md"
 """Its notebook has the same code, and is run."""
 PAGES = [
@@ -47,7 +49,7 @@ NOT_RUN = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if p not in (PEERS, AS_NOTEBOOK)])
+@pytest.mark.parametrize("page", [p for p in PAGES if p not in (PEERS, FLOWER, AS_NOTEBOOK)])
 def test_the_code_on_a_page_runs_and_prints_what_is_shown(page, tmp_path):
     code_blocks.run(ROOT / page, tmp_path)
 

@@ -27,7 +27,7 @@ from pdlrecover.engines.peers.removals.votes import Removals
 from pdlrecover.engines.peers.settings import Drill
 from pdlrecover.errors import AttackError, PlanError
 from pdlrecover.experiments.analysis.results import Results
-from pdlrecover.experiments.batch.cache import _lender
+from pdlrecover.experiments.batch.errand import lender_of
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.forgetting import Estimate, with_forgetting
 from pdlrecover.learning import load
@@ -214,7 +214,7 @@ def test_a_peer_plays_a_newcomer_in_a_drill_if_it_needs_nobody_else(alone, monke
 def test_a_newcomers_runs_borrow_from_leavers_if_it_has_no_trigger(untargeted, monkeypatch):
     monkeypatch.setitem(ATTACKS, "stubborn", replace(STUBBORN, untargeted=untargeted))
     config = Config(peers=10, malicious=2, attack="stubborn", methods=("brisk",))
-    assert (_lender(config) is not None) == untargeted
+    assert (lender_of(config) is not None) == untargeted
 
 
 def test_a_bare_entry_refuses_everything():

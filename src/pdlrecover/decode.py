@@ -205,6 +205,9 @@ def _named(kind: Any) -> str:
 
 
 def _as_toml(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = (f"{_as_toml(key)} = {_as_toml(part)}" for key, part in value.items())
+        return f"{{{', '.join(parts)}}}"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -14,6 +14,7 @@
     │   ├── RecordError     a record of results that is missing, damaged, or of another format
     │   ├── IdentityError   a peer's own keys that are missing, damaged, or open to others
     │   ├── ExtraError      a package that is not installed, and the extra that brings it
+    │   ├── ClusterError    a Ray cluster that is not there, or whose nodes are not alike
     │   └── MembershipError an invitation or federation file that is not right, or not agreed on
     └── RemoteError         what other peers sent cannot be right
         ├── LiarsError      more wrong shares than can be identified
@@ -36,6 +37,7 @@ from collections import abc
 
 __all__ = [
     "AttackError",
+    "ClusterError",
     "CodecError",
     "DataError",
     "ExtraError",
@@ -174,6 +176,10 @@ class MembershipError(LocalError):
 
 class ExtraError(LocalError):
     """A package is not installed that comes with one of the extras."""
+
+
+class ClusterError(LocalError):
+    """A Ray cluster is not there or has no node left, or its nodes would not compute the same."""
 
 
 class RemoteError(PDLRecoverError):

@@ -20,6 +20,7 @@ from pdlrecover.adversary import (
 from pdlrecover.engines import dealers
 from pdlrecover.errors import RangeError
 from pdlrecover.field import F61
+from pdlrecover.recovery.requests import Teacher
 
 
 def simulated_peers(**arguments):
@@ -207,3 +208,25 @@ def test_no_more_than_a_piece_and_the_malicious_updates_are_held_at_once(monkeyp
     monkeypatch.setattr(dealers, "_PIECE_NUMBERS", 1)
     people.sums(0, people.updates.model.initial, [range(small.PEERS)])
     assert rows == [2] * (small.PEERS // 2)
+
+
+def test_attackers_act_as_one_only_where_their_attack_says_so_and_some_are_asked():
+    people = simulated_peers(malicious=[2, 3, 4, 6], attack=SignFlip())
+    assert not people.acts_as_one(range(small.PEERS))
+    assert simulated_peers(malicious=[2], attack=PartialTrim()).acts_as_one([2])
+    assert not simulated_peers(malicious=[2], attack=PartialTrim()).acts_as_one([1, 3])
+
+
+def test_teachers_label_samples_of_many_peers_at_a_time(monkeypatch):
+    monkeypatch.setattr(dealers, "_PIECE_NUMBERS", 1)
+    monkeypatch.setattr(dealers, "_TAUGHT_PEERS", 5)
+    people = simulated_peers()
+    people.updates = replace(people.updates, chunk=2)
+    w, who = people.updates.model.initial, range(small.PEERS)
+    teacher = Teacher(models=(np.ones_like(w), w), temperature=2.0)
+    rows, room = [], people.room
+    people.room = lambda peers, size: rows.append(peers) or room(peers, size)
+    found = people.sums(0, w, [who], teacher=teacher)
+    assert rows == [4] * (small.PEERS // 4)
+    monkeypatch.setattr(dealers, "_TAUGHT_PEERS", 100)
+    assert np.abs(found - people.sums(0, w, [who], teacher=teacher)).max() <= small.PEERS

@@ -11,7 +11,7 @@ import torch
 from pdlrecover import Federation, load_model
 from pdlrecover.adversary import Backdoor
 from pdlrecover.adversary.triggers import EveryNth
-from pdlrecover.errors import HistoryError, ModelError, PlanError
+from pdlrecover.errors import DataError, HistoryError, ModelError, PlanError
 from pdlrecover.learning.input_scale import MEAN, InputScale
 from pdlrecover.recovery.requests import Moments
 from pdlrecover.recovery.standardisation import Standardise
@@ -210,3 +210,15 @@ def test_a_wrong_choice_is_refused_in_a_sentence():
         federation(standardise="yes")
     with pytest.raises(PlanError, match="no channels"):
         federation(standardise=Standardise(per="channel"))
+
+
+def test_samples_of_another_shape_are_not_stretched_to_that_of_the_scale():
+    scale = InputScale(mean=np.zeros(3), std=np.ones(3))
+    assert scale(torch.ones(4, 3)).shape == (4, 3)
+    for shape in ((4, 1), (1,), ()):
+        with pytest.raises(DataError, match=r"means of shape \(3,\)"):
+            scale(torch.ones(shape))
+    channels = InputScale(mean=np.zeros((2, 1, 1)), std=np.ones((2, 1, 1)))
+    assert channels(torch.ones(5, 2, 4, 4)).shape == (5, 2, 4, 4)
+    with pytest.raises(DataError, match=r"got samples of shape \(1, 4, 4\)"):
+        channels(torch.ones(5, 1, 4, 4))

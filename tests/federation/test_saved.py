@@ -13,8 +13,8 @@ import torch
 
 from pdlrecover import Federation, load_model
 from pdlrecover.adversary import Backdoor
+from pdlrecover.engines.simulated_peers import _local_of_earlier
 from pdlrecover.errors import DataError, HistoryError, ModelError, PlanError
-from pdlrecover.federation.saved import _local_of_earlier
 from pdlrecover.learning import LocalTraining
 
 OLD = Path(__file__).parent / "saved-in-format-1"

@@ -117,6 +117,13 @@ def test_a_plan_that_does_not_fit_is_refused_with_a_bound_that_does():
         terms(shape=(28, 28), peers=200, samples=10**6, bound=1.1 * fits, per="all")
 
 
+def test_a_tiny_bound_makes_sums_of_nothing():
+    for bound in (1e-300, 5e-324):
+        agreed = terms(shape=(1,), bound=bound)
+        assert agreed.bits(1) == agreed.bits(2) == 40
+        assert agreed.deal(np.ones((2, 1), np.float32), 1, np.zeros(1)).tolist() == [0, 2]
+
+
 def test_what_makes_no_sense_is_refused():
     for bound in (0.0, -1.0, math.inf, math.nan, "10", True):
         with pytest.raises(PlanError, match="must be above 0"):

@@ -51,7 +51,7 @@ def test_in_the_real_field_the_randomness_of_any_c_shares_is_invertible(peers, c
     """Shares of c peers are M·randomness + something of the secrets: M must be invertible."""
     scheme = Scheme(Tolerance(colluders=colluders).quorums(peers, packing=packing))
     first = np.eye(colluders, packing + colluders, packing, dtype=np.int64)
-    matrix = np.concatenate([first, scheme.dealing_matrix])[:, packing:]
+    matrix = np.concatenate([first, scheme.dealing.rows])[:, packing:]
     rng = np.random.default_rng(0)
     groups = [range(peers - colluders, peers), range(0, 2 * colluders, 2)]
     groups += [rng.choice(peers, colluders, replace=False) for _ in range(3)]

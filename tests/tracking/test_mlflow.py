@@ -132,6 +132,27 @@ def test_nothing_waits_for_a_server_that_does_not_answer():
         assert not observer.close(wait=0.0)
 
 
+def test_credentials_in_the_address_are_in_no_message(monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    said = []
+    with socket.socket() as closed, socket.socket() as silent:
+        closed.bind(("127.0.0.1", 0))
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        for port in (closed.getsockname()[1], silent.getsockname()[1]):
+            observer = MLflow(f"http://ada:secret@127.0.0.1:{port}", wait=1.0)
+            Guarded(observer, said.append).begin(Run(name="training", kind="training"))(Ended())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(PlanError) as refused:
+        MLflow("postgresql://ada:secret@host/x")
+    said.append(str(refused.value))
+    assert len(said) == 3
+    for each in said:
+        assert "…@" in each
+        assert "secret" not in each
+        assert "ada" not in each
+
+
 def test_who_names_a_folder_has_mlflow_allow_it_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
     before = mlflow.get_tracking_uri()

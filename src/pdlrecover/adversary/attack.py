@@ -59,6 +59,9 @@ class Attack(Protocol):
     reads_others: ClassVar[bool] = True
     """Whether `corrupt` looks at the honest updates, so that all are computed before any is added
     up. Where it does not, it may be shown none."""
+    one_by_one: ClassVar[bool] = False
+    """Whether every attacker does what it would do by itself, so that some of them, with their own
+    places, can be asked at a time."""
 
     def poison(self, x: Tensor, y: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """Return what the malicious peers make of minibatches x (m, b, *shape) and y (m, b)."""

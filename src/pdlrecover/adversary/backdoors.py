@@ -31,6 +31,7 @@ class Backdoor(Attack):
     """
 
     reads_others = False
+    one_by_one = True
     trigger: Trigger
     target: int = 0
     fraction: float = 0.5

@@ -18,6 +18,7 @@ class NoAttack(Attack):
     """Everybody is honest."""
 
     reads_others = False
+    one_by_one = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,7 @@ class LabelFlip(Attack):
     """Mirror the labels, y ↦ C − 1 − y (V. Tolpegin et al., 2020; M. Fang et al., 2020)."""
 
     reads_others = False
+    one_by_one = True
     classes: int
     """C."""
 
@@ -42,6 +44,7 @@ class SignFlip(Attack):
     """Climb where others descend, g ↦ −scale·g (L. Li et al., "RSA", 2019)."""
 
     reads_others = False
+    one_by_one = True
     scale: float = 1.0
 
     def __post_init__(self) -> None:

@@ -36,7 +36,11 @@ def check_data(
 
     settings = load_settings(folder)
     if federation is not None:
-        _show(_checked(folder, federation))
+        found_in = _checked(folder, federation)
+        if isinstance(found_in, str):
+            typer.echo(found_in)
+        else:
+            _show(found_in)
         typer.echo(f"This is what {federation} agrees on; `pdlrecover peer run` takes it.")
         return
     if (name := named(settings.data)) is not None:
@@ -51,18 +55,24 @@ def check_data(
         typer.echo(line)
 
 
-def _checked(folder: Path, federation: Path) -> "Overview":
-    """Return the data as this peer would train on them, having checked them."""
+def _checked(folder: Path, federation: Path) -> "Overview | str":
+    """Return the data as this peer would train on them, having checked them.
+
+    Of a Flower app, which has its own, it is what the app answered.
+    """
     from pdlrecover.engines.peers.federation.federation_file import load_federation
     from pdlrecover.engines.peers.folder import IDENTITY
     from pdlrecover.engines.peers.identity.own_keys import Identity
     from pdlrecover.engines.peers.own_data import load_own
     from pdlrecover.engines.peers.settings import load_settings
+    from pdlrecover.learning import Dataset
     from pdlrecover.learning.reading.overview import Overview
 
     membership = load_federation(federation)
     me = membership.number_of(Identity.load(folder / IDENTITY))
     data = load_own(load_settings(folder), membership, me, folder)
+    if not isinstance(data, Dataset):
+        return data.in_one_line()
     names: tuple[str | int, ...] = membership.data.classes or tuple(range(data.classes))
     return Overview.of(
         data.name,

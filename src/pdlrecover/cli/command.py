@@ -50,7 +50,7 @@ def word(ctx: Any, setting: Setting) -> str:
     if option is None:
         return str(setting)
     given = getattr(ctx.get_parameter_source(option.name), "name", "")
-    if ctx.params.get(CONFIG) is not None and given != "COMMANDLINE":
+    if ctx.params.get(CONFIG) and given != "COMMANDLINE":
         value = setting.value.lower() if option.is_flag else setting.value  # true, not True
         return f"{option.name} = {value}" if value else str(option.name)
     flag = max(option.opts, key=len)

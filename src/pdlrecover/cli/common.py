@@ -47,6 +47,24 @@ MLflowPlace = Annotated[
         rich_help_panel="Tracking",
     ),
 ]
+On = Annotated[
+    str,
+    typer.Option(
+        metavar="local|auto|HOST:PORT",
+        help="Where runs go: this machine, or the nodes of a Ray cluster, which is this machine's "
+        "(auto) or has its head there.",
+        rich_help_panel="Several machines",
+    ),
+]
+MixedProcessors = Annotated[
+    bool,
+    typer.Option(
+        "--mixed-processors",
+        help="Accept nodes whose processor has other instructions than this machine's; the last "
+        "bits of results then differ.",
+        rich_help_panel="Several machines",
+    ),
+]
 Folder = Annotated[Path, typer.Argument(help="The peer's own folder.")]
 FederationFile = Annotated[Path, typer.Argument(help="The federation file.")]
 

@@ -2,9 +2,12 @@
 
 import time
 from collections.abc import Callable
-from typing import Protocol, Self
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol, Self
 
+import typer
 from rich.console import Console
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -14,6 +17,10 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from pdlrecover.experiments.batch.cache import Status, Watcher
 
 LINE_SECONDS = 5.0
 """Where it is no terminal, a method that takes longer has a line every so often."""
@@ -131,3 +138,24 @@ class Lines:
 
     def _say(self, line: str) -> None:
         self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def watcher_of_runs(name: str, live: Live, console: Console) -> "Watcher":
+    """Return what shows how far the runs are: all at once, so that common ones are run once.
+
+    What is no terminal gets a line for every run that is done.
+    """
+    begun, said = time.monotonic(), -1
+
+    def watch(status: "Status") -> None:
+        nonlocal said
+        gone = timedelta(seconds=round(time.monotonic() - begun))
+        line = f"{name}: {status.done} of {status.total} runs done, {gone} gone"
+        if console.is_terminal:
+            lines = [line, *status.running]
+            live.update(Text("\n  ".join(lines[: max(2, console.height - 2)])))
+        elif status.done > said:
+            said = status.done
+            typer.echo(line, err=True)
+
+    return watch

@@ -1,10 +1,7 @@
 """`pdlrecover reproduce`: a table or figure by name, or all of them."""
 
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +10,16 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pdlrecover.cli.common import INTERRUPTED, DataDir
+from pdlrecover.cli.common import INTERRUPTED, DataDir, MixedProcessors, On
+from pdlrecover.cli.progress import watcher_of_runs
 from pdlrecover.cli.tables import Comparison, fitted
-from pdlrecover.errors import DataError, PDLRecoverError, PlanError, RecordError
+from pdlrecover.cluster import LOCAL
+from pdlrecover.errors import ClusterError, DataError, PDLRecoverError, PlanError, RecordError
 from pdlrecover.experiments.analysis.comparison import standing_out
 from pdlrecover.experiments.analysis.document import Document
 from pdlrecover.experiments.analysis.format import listed
 from pdlrecover.experiments.analysis.results import Results, origin
-from pdlrecover.experiments.batch.cache import Status, Watcher, cached, run_cells
+from pdlrecover.experiments.batch.cache import cached, run_cells
 from pdlrecover.experiments.batch.recorded import Recorded, lacking
 from pdlrecover.experiments.batch.run_numbers import NAME, add_runs, rounded
 from pdlrecover.experiments.experiment.config import Config
@@ -63,6 +62,8 @@ def reproduce(
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many runs at a time; as many as cores.")
     ] = None,
+    on: On = LOCAL,
+    mixed_processors: MixedProcessors = False,
 ) -> None:
     """Reproduce a table or figure of the paper, or one of ours, by its name.
 
@@ -95,11 +96,18 @@ def reproduce(
     made: list[Document] = []
     with Live(console=console, transient=True) as live:
         try:
-            watcher = _watcher(name, live, console)
+            watcher = watcher_of_runs(name, live, console)
             run_cells(
-                every, cache, recorded=records, data_dir=data_dir, watcher=watcher, workers=workers
+                every,
+                cache,
+                recorded=records,
+                data_dir=data_dir,
+                watcher=watcher,
+                workers=workers,
+                on=on,
+                mixed_processors=mixed_processors,
             )
-        except (KeyboardInterrupt, PlanError) as error:
+        except (KeyboardInterrupt, PlanError, ClusterError) as error:
             stopped = error
         for each, some in cells.items():
             live.update(Text(f"{each}: putting it together"))
@@ -170,27 +178,6 @@ def _show(documents: Sequence[Document], folder: Path, console: Console) -> None
     if documents:
         page = write_report(documents, folder / "report.html")
         console.print(f"Page: {page}", soft_wrap=True, markup=False, highlight=False)
-
-
-def _watcher(name: str, live: Live, console: Console) -> Watcher:
-    """Return what shows how far the runs are: all at once, so that common ones are run once.
-
-    What is no terminal gets a line for every run that is done.
-    """
-    begun, said = time.monotonic(), -1
-
-    def watch(status: Status) -> None:
-        nonlocal said
-        gone = timedelta(seconds=round(time.monotonic() - begun))
-        line = f"{name}: {status.done} of {status.total} runs done, {gone} gone"
-        if console.is_terminal:
-            lines = [line, *status.running]
-            live.update(Text("\n  ".join(lines[: 2 + (os.cpu_count() or 1)])))
-        elif status.done > said:
-            said = status.done
-            typer.echo(line, err=True)
-
-    return watch
 
 
 def _documented(name: str, scale: Scale, results: list[Result], folder: Path) -> Document:

@@ -1,4 +1,4 @@
-"""`pdlrecover simulate`: one experiment, by flags or from a TOML file."""
+"""`pdlrecover simulate`: one experiment, by flags or from a TOML file, or several of them."""
 
 import ast
 import inspect
@@ -17,11 +17,15 @@ from pdlrecover.adversary import ATTACKS
 from pdlrecover.cli.common import (
     INTERRUPTED,
     DataDir,
+    MixedProcessors,
     MLflowPlace,
+    On,
     TensorBoardFolder,
     console_of_work,
     observers,
 )
+from pdlrecover.cluster import LOCAL
+from pdlrecover.engines.shards.sharding import Sharding
 from pdlrecover.errors import PlanError, Setting
 from pdlrecover.experiments.experiment.config import Config
 from pdlrecover.experiments.experiment.record import model_file
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from pdlrecover.experiments.experiment.result import Result
 
 FIRST = "To begin with"
+LARGE = "Large simulations"
 FIRST_FIELDS = (
     *("dataset", "model", "peers", "malicious", "leavers", "attack"),
     *("rounds", "learning_rate", "methods", "clear"),
@@ -54,16 +59,57 @@ KNOWN = {"attack": tuple(ATTACKS), "methods": tuple(METHODS)}
 
 def simulate(
     context: typer.Context,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with these same keys.")] = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(help="A TOML file with these same keys; given more than once, each is run."),
+    ] = None,
     out: Annotated[
-        Path, typer.Option(help="Where result.json, the report, curves and models go.")
+        Path,
+        typer.Option(
+            help="Where result.json, the report, curves and models go; of several runs, each has a "
+            "folder in it."
+        ),
     ] = Path("out/simulation"),
     data_dir: DataDir = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Run once with each of these seeds, such as 0,1,2 or 0-9.",
+            rich_help_panel="Several runs",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many of several runs at a time; as many as cores.",
+            rich_help_panel="Several runs",
+        ),
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Have so many processes compute for the peers of a single large run, a core each, "
+            "on this machine or where --on says. Models are the same to the bit.",
+            rich_help_panel=LARGE,
+        ),
+    ] = None,
+    deal_on_shards: Annotated[
+        bool,
+        typer.Option(
+            "--deal-on-shards",
+            help="Have the shards multiply by the dealing matrix, too; the history stays here.",
+            rich_help_panel=LARGE,
+        ),
+    ] = False,
+    on: On = LOCAL,
+    mixed_processors: MixedProcessors = False,
     tensorboard: TensorBoardFolder = None,
     mlflow: MLflowPlace = None,
     **values: Any,
 ) -> None:
-    """Train, poison and recover a federation in this process, by one method or by all.
+    """Train, poison and recover a federation, by one method or by all.
 
     You can interrupt it at any time: the same command continues where it stopped.
     """
@@ -72,16 +118,71 @@ def simulate(
         for name, value in values.items()
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     }
-    chosen = Config.from_toml(config, given) if config else Config.from_values(given)
-    if given.get("attack", "none") != "none" and not chosen.attackers:
+    files = config or []
+    chosen = {file.stem: _checked(Config.from_toml(file, given), given) for file in files} or {
+        "": _checked(Config.from_values(given), given)
+    }
+    if len(chosen) < len(files):
+        raise PlanError("two config files have one name, and would have one folder; rename one")
+    if shards is not None:
+        if seeds is not None or len(chosen) > 1 or workers is not None:
+            raise PlanError(
+                Setting("shards"), " are for a single large run; leave them out to run several"
+            )
+        (only,) = chosen.values()
+        sharding = Sharding(
+            shards=shards,
+            on=on,
+            deal_on_shards=deal_on_shards,
+            mixed_processors=mixed_processors,
+        )
+        run_and_show(only, out, data_dir, observers(tensorboard, mlflow), sharding)
+        return
+    if deal_on_shards:
         raise PlanError(
-            Setting("attack", chosen.attack),
+            Setting("deal_on_shards", "True"), " needs shards: give ", Setting("shards"), " as well"
+        )
+    if seeds is None and len(chosen) == 1 and on == LOCAL:
+        if workers is not None:
+            raise PlanError(
+                Setting("workers"), " is for several runs; give ", Setting("seeds"), " as well"
+            )
+        (only,) = chosen.values()
+        run_and_show(only, out, data_dir, observers(tensorboard, mlflow))
+        return
+    if seeds is not None and "seed" in given:
+        raise PlanError("give one of ", Setting("seed"), " and ", Setting("seeds"))
+    for name, value in (("tensorboard", tensorboard), ("mlflow", mlflow)):
+        if value is not None:
+            raise PlanError(
+                Setting(name),
+                " follows a run of this process, and several, or those on a cluster, are run by "
+                "others; leave it out, or run one seed at a time",
+            )
+    from pdlrecover.cli.simulate_many import planned, run_many, seeds_of
+
+    runs = planned(chosen, None if seeds is None else seeds_of(seeds), out)
+    run_many(
+        runs,
+        out,
+        data_dir=data_dir,
+        workers=workers,
+        on=on,
+        mixed_processors=mixed_processors,
+    )
+
+
+def _checked(config: Config, given: dict[str, Any]) -> Config:
+    """Return a config, unless an attack was asked for with nobody to attack."""
+    if given.get("attack", "none") != "none" and not config.attackers:
+        raise PlanError(
+            Setting("attack", config.attack),
             " needs attackers: give ",
             Setting("malicious"),
             ", or ",
             Setting("undetected"),
         )
-    run_and_show(chosen, out, data_dir, observers(tensorboard, mlflow))
+    return config
 
 
 def _options() -> list[Parameter]:
@@ -127,7 +228,11 @@ _with_options(simulate)
 
 
 def run_and_show(
-    config: Config, out: Path, data_dir: Path | None, observers: Sequence["Observer"] = ()
+    config: Config,
+    out: Path,
+    data_dir: Path | None,
+    observers: Sequence["Observer"] = (),
+    sharding: Sharding | None = None,
 ) -> "Result":
     """Run an experiment with progress, then print its table and say where everything is.
 
@@ -145,7 +250,15 @@ def run_and_show(
     first = f"Continuing from {out}; finished parts are not repeated." if going_on else ""
     try:
         with shown(console, first) as progress:
-            result = run(config, out, data_dir=data_dir, progress=progress, followed=followed)
+            result = run(
+                config,
+                out,
+                data_dir=data_dir,
+                progress=progress,
+                followed=followed,
+                sharding=sharding,
+                say=lambda text: say(f"Note: {text}."),
+            )
     except KeyboardInterrupt:
         say(f"\ninterrupted; results so far are in {out}; run the same command to continue")
         raise typer.Exit(INTERRUPTED) from None

@@ -72,10 +72,13 @@ class Comparison:
         yield Text("\n".join(line for note in notes for line in _wrapped(note, width)))
 
 
-def results_table(result: Result) -> Comparison:
-    """Return what each method reached and what it cost, best first; and which diverged, and why."""
-    runs = SeedResults([result])
-    table = shown_names(compared(runs, ""), result.config)
+def results_table(*results: Result) -> Comparison:
+    """Return what each method reached and what it cost, best first; and which diverged, and why.
+
+    The results differ in nothing but the seed: the table has means, and ± one standard deviation.
+    """
+    runs = SeedResults(results)
+    table = shown_names(compared(runs, ""), runs.config)
     return Comparison(table, *divergences(runs), title=headline(runs))
 
 

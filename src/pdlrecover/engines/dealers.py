@@ -16,6 +16,8 @@ Rules:
 - Evaluations are computed peer by peer, on what each holds out; a malicious peer poisons that, too.
 - Statistics of inputs are those of all samples that a peer trains on, as they are: attacks here act
   in training, and malicious peers' statistics are true.
+- Updates are added up some peers at a time, so that memory does not grow with their number; unless
+  attackers act as one: then it has their updates, and all peers' if they look at those.
 - A real peer computes for itself only, a simulation for many at once. Where updates are computed
   peer by peer (`Updates.chunk` = 1), both come to the same bits.
 """
@@ -39,6 +41,8 @@ from pdlrecover.recovery.standardisation import StandardisationTerms
 Peers = NDArray[np.int64]
 _PIECE_NUMBERS = 1 << 23
 """How many numbers of updates are held at once, about, while they are added up."""
+_TAUGHT_PEERS = 2048
+"""How many peers a teacher labels samples for at once, about."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +102,7 @@ class Dealers:
         self,
         round: int,
         at: Vector,
-        peers: Sequence[int],
+        peers: Sequence[int] | Peers,
         phase: Phase,
         *,
         stream: int = 0,
@@ -139,15 +143,7 @@ class Dealers:
         who = np.array([peer for group in groups for peer in group], dtype=np.int64)
         ends = np.cumsum([len(group) for group in groups])
         out = np.zeros((len(groups), self.code.length), dtype=np.int64)
-        attacked = bool(self._malicious[who].any())
-        if teacher is not None or (attacked and self.attack.reads_others):
-            updates = self.dealt(
-                round, at, who.tolist(), phase, stream=stream, local=local, teacher=teacher
-            )
-            pieces = iter([(np.arange(len(who)), updates)])
-        else:
-            pieces = self._pieces(round, at, who, phase, stream, self._local(local))
-        for places, updates in pieces:
+        for places, updates in self._pieces(round, at, who, phase, stream, local, teacher):
             of = np.searchsorted(ends, places, side="right")
             for group in np.unique(of):
                 first, end = np.searchsorted(of, group), np.searchsorted(of, group, side="right")
@@ -156,13 +152,50 @@ class Dealers:
             row[-1] = self._weights[list(group)].sum()
         return out
 
+    def piece(self, *, taught: bool = False) -> int:
+        """Return how many peers are computed before their updates are added up.
+
+        These are whole vectorised calls: sums over peers that are cut there have the same bits.
+        """
+        call = self.updates.call
+        calls = max(1, _PIECE_NUMBERS // (call * self.updates.model.size))
+        return call * (max(calls, _TAUGHT_PEERS // call) if taught else calls)
+
+    def acts_as_one(self, who: Sequence[int] | Peers) -> bool:
+        """Say whether there are attackers among these peers who must be asked all at once."""
+        return bool(self._malicious[np.asarray(who)].any()) and not self.attack.one_by_one
+
     def _pieces(
+        self,
+        round: int,
+        at: Vector,
+        who: Peers,
+        phase: Phase,
+        stream: int,
+        local: LocalSteps | None,
+        teacher: Teacher | None,
+    ) -> Iterator[tuple[Peers, torch.Tensor]]:
+        """Yield what these peers deal, some of them at a time, with their places in `who`."""
+        step = self.piece(taught=teacher is not None)
+        if self.acts_as_one(who):
+            if teacher is None and not self.attack.reads_others:
+                yield from self._attackers_last(round, at, who, phase, stream, self._local(local))
+                return
+            step = len(who)
+        for start in range(0, len(who), step):
+            some = who[start : start + step]
+            yield (
+                start + np.arange(len(some)),
+                self.dealt(round, at, some, phase, stream=stream, local=local, teacher=teacher),
+            )
+
+    def _attackers_last(
         self, round: int, at: Vector, who: Peers, phase: Phase, stream: int, local: LocalTraining
     ) -> Iterator[tuple[Peers, torch.Tensor]]:
         """Yield what these peers deal, some of them at a time: their places in `who`, ascending.
 
-        It takes the memory of one piece and of the malicious peers' updates, which come last. A
-        piece is whole vectorised calls of those that `dealt` makes, so that the bits are the same.
+        It is for attackers who act as one, and look at no others: it takes the memory of one piece
+        and of their updates, which come last.
         """
         bad = np.flatnonzero(self._malicious[who])
         order = bad[np.argsort(who[bad])]
@@ -170,8 +203,7 @@ class Dealers:
         kept = torch.empty(len(order), self.updates.model.size)
         rank = np.zeros(len(who), dtype=np.int64)
         rank[order] = np.arange(len(order))
-        call = self.updates.call
-        step = call * max(1, _PIECE_NUMBERS // (call * self.updates.model.size))
+        step = self.piece()
         for start in range(0, len(who), step):
             some = who[start : start + step]
             some_x, some_y = self.batches.take(

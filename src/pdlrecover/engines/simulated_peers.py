@@ -1,11 +1,15 @@
 """All peers of a simulation: the sums they deal, and what only a simulation can look at.
 
-That is training losses, single peers' updates, and sums over whole datasets.
+That is training losses, single peers' updates, and sums over whole datasets. It is the
+`UpdateSource` of a simulation whose data are here.
 """
 
+import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from pdlrecover.adversary import Attack, Context, NoAttack, Phase
 from pdlrecover.engines.dealers import Dealers
+from pdlrecover.engines.events import Plain
 from pdlrecover.errors import PlanError
 from pdlrecover.learning import (
     Batches,
@@ -28,7 +33,7 @@ from pdlrecover.learning import (
 from pdlrecover.learning.flat_model import as_tensor
 from pdlrecover.learning.partition import Partition
 from pdlrecover.learning.updates import ONE_STEP
-from pdlrecover.recovery.requests import HeadSums, Individuals, Vector
+from pdlrecover.recovery.requests import HeadSums, Individuals, LocalSteps, Vector
 
 _PIECE = 4096
 """How many samples go through the model at once."""
@@ -40,6 +45,68 @@ class SimulatedPeers(Dealers):
 
     held_out_share: float = 0.0
     """Which share of its samples every peer holds out."""
+
+    @property
+    def model(self) -> FlatModel:
+        """The model, as a flat vector."""
+        return self.updates.model
+
+    @property
+    def local(self) -> LocalSteps:
+        """How a peer comes to its update."""
+        return LocalSteps(steps=self.updates.local.steps, rate=self.updates.local.rate)
+
+    @property
+    def usual_rate(self) -> None:
+        """Nothing: updates are gradients, whatever the rate."""
+        return None
+
+    @property
+    def seed(self) -> int:
+        """The seed of all minibatches."""
+        return self.batches.seed
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in a peer's minibatch."""
+        return self.batches.batch_size
+
+    @property
+    def most_held_out(self) -> int:
+        """How many samples a peer holds out at most."""
+        return max(map(len, self.held_out), default=0)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what makes a run of these peers what it is; sizes stand for their data."""
+        facts: dict[str, Any] = {
+            "weights": self.updates.weights.tolist(),
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "bound": self.updates.bound,
+            "local": _local_of_earlier(self.updates.local),
+            "malicious": list(self.malicious),
+            "attack": attack_text(self.attack),
+            "initial": hashlib.sha256(self.model.initial.tobytes()).hexdigest(),
+        }
+        if self.held_out:
+            facts["held_out"] = self.held_out_share
+        return facts
+
+    def settings(self) -> dict[str, Plain]:
+        """Return how they were set up, as far as it is plain."""
+        local = self.updates.local
+        return {
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "bound": self.updates.bound,
+            "l2": local.l2,
+            "local_steps": local.steps,
+            "held_out": self.held_out_share,
+        }
+
+    def about(self) -> tuple[tuple[str, str], ...]:
+        """Return what there is to say of their data."""
+        return (("samples", f"{len(self.x)}, each of shape {self.model.example_shape}"),)
 
     def loss(self, round: int, at: Vector, peers: Sequence[int]) -> float:
         """Return Σ αᵢ Lᵢ / Σ αᵢ, with Lᵢ the objective on peer i's minibatch of the round."""
@@ -107,6 +174,17 @@ class SimulatedPeers(Dealers):
                 )
                 x, y = self.attack.poison(self.x[rows][None], self.y[rows][None], context)
                 yield x[0], y[0]
+
+
+def attack_text(attack: Attack) -> str:
+    """Return an attack as text that is the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(attack))
+
+
+def _local_of_earlier(local: LocalTraining) -> str:
+    """Return local training as earlier versions wrote it, so that what they saved still loads."""
+    rate = local.rate if local.steps > 1 else 0.01
+    return f"LocalTraining(l2={local.l2!r}, steps={local.steps!r}, rate={rate!r})"
 
 
 class _KeptRoom:

@@ -23,6 +23,7 @@ import numpy as np
 
 from pdlrecover.adversary import Phase
 from pdlrecover.engines.bounds import Bounds, Void, checked_sum
+from pdlrecover.engines.computing import Computing
 from pdlrecover.engines.encoding import decode_dots, encode_direction, encode_vectors
 from pdlrecover.engines.evaluations import Evaluations
 from pdlrecover.engines.events import Follow
@@ -31,6 +32,7 @@ from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.simulated_peers import SimulatedPeers
 from pdlrecover.engines.sum_store import ClearSums, Faults, HeldSum, SharedSums, SumStore
 from pdlrecover.engines.traffic import Traffic
+from pdlrecover.engines.update_source import UpdateSource
 from pdlrecover.errors import HistoryError, PlanError, RangeError
 from pdlrecover.field import Integers, Source, SystemSource, one_blas_thread
 from pdlrecover.history import RunHistory
@@ -40,7 +42,6 @@ from pdlrecover.recovery.privacy import PrivacyGuard, trained_round
 from pdlrecover.recovery.requests import (
     HeadSums,
     Individuals,
-    LocalSteps,
     Method,
     Moment,
     Request,
@@ -72,7 +73,7 @@ class MethodOutcome:
 class Simulation:
     """A federation in one process."""
 
-    simulated_peers: SimulatedPeers
+    simulated_peers: UpdateSource
     scheme: Scheme
     history: RunHistory
     guard: PrivacyGuard
@@ -81,6 +82,8 @@ class Simulation:
     source: Source | None = None
     standard: StandardisationTerms | None = None
     """How inputs are standardised, if they are."""
+    computing: Computing | None = None
+    """What computes sums elsewhere, if not this process."""
     latest: Ledger | None = None
     """The ledger of the last method that was run, finished or not."""
 
@@ -153,23 +156,23 @@ class _MethodRun(Generic[HeldSum]):
     ) -> None:
         self._simulation = simulation
         self._simulated_peers, self._history = simulation.simulated_peers, simulation.history
+        self._computing = simulation.computing or simulation.simulated_peers
         self._code = self._simulated_peers.code
         self._bounds = Bounds.of(self._code)
         self.void: list[Void] = []
         self._kept, self._record = kept, record
         self._cohorts = self._history.cohorts_of(kept)
         self._clear, self._sum_store, self._tallies = simulation.clear, sum_store, tallies
-        most = max(map(len, self._simulated_peers.held_out), default=0)
-        self.evaluations = Evaluations(most=most)
+        self.evaluations = Evaluations(most=self._simulated_peers.most_held_out)
         self._guard, self._unprotected = simulation.guard, unprotected
         traffic = Traffic(
             quorums=simulation.scheme.quorums,
-            parameters=self._simulated_peers.updates.model.size,
+            parameters=self._simulated_peers.model.size,
             rounds=1,
             taking_part=len(kept),
         )
         removed = self._simulated_peers.peers - len(kept)
-        steps = self._simulated_peers.updates.local.steps
+        steps = self._simulated_peers.local.steps
         self.ledger = Ledger(kept=len(kept), removed=removed, traffic=traffic, local_steps=steps)
         if isinstance(sum_store, SharedSums):
             self.ledger.liars = tallies.caught = sum_store.caught
@@ -178,12 +181,17 @@ class _MethodRun(Generic[HeldSum]):
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        start, used = time.perf_counter(), time.process_time()
+        start, used = time.perf_counter(), self._processor_seconds()
         try:
             yield
         finally:
             self.ledger.seconds[part] += time.perf_counter() - start
-            self.ledger.processor_seconds += time.process_time() - used
+            self.ledger.processor_seconds += self._processor_seconds() - used
+
+    def _processor_seconds(self) -> float:
+        """Return the processor time that was used so far, here and elsewhere."""
+        elsewhere = self._simulation.computing
+        return time.process_time() + (elsewhere.processor_seconds if elsewhere else 0.0)
 
     def seconds(self) -> float:
         """Return the seconds so far."""
@@ -218,7 +226,7 @@ class _MethodRun(Generic[HeldSum]):
             case requests.Loss(round=t):
                 return self._loss(t)
             case requests.LastLayer():
-                return self._simulated_peers.head.places
+                return self._computed("the model's last layer").head.places
             case requests.Head():
                 return self._head(request)
             case _:
@@ -240,7 +248,7 @@ class _MethodRun(Generic[HeldSum]):
             asked = self._asked(request.of)
             self._may_open(self._question(request), asked)
             groups = self._history.layout.cohorts if self._record else (asked,)
-            sums = self._simulated_peers.sums(
+            sums = self._computing.sums(
                 t,
                 request.at,
                 groups,
@@ -269,8 +277,7 @@ class _MethodRun(Generic[HeldSum]):
         """Return what is asked of a peer: what the training asked, if it is that."""
         if self._record:
             return trained_round(request.round)
-        t, models, trained = request.round, self._history.models, self._simulated_peers.updates
-        usual = LocalSteps(steps=trained.local.steps, rate=trained.local.rate)
+        t, models, usual = request.round, self._history.models, self._simulated_peers.local
         same = request.local in (None, usual) or request.local.steps == usual.steps == 1
         own = same and not request.stream and request.teacher is None
         if own and t < len(models) and np.array_equal(models[t], request.at):
@@ -305,14 +312,14 @@ class _MethodRun(Generic[HeldSum]):
 
     def _evaluation(self, request: requests.Evaluation) -> Tally | None:
         """Deal and open what the kept peers count on their held-out samples."""
-        if not self._simulated_peers.held_out:
+        if not self._simulated_peers.most_held_out:
             raise PlanError(
                 "models can be evaluated only where peers hold samples out; set the federation up "
                 "with held_out=0.1, say"
             )
         with self.timed("gradient"):
             phase: Phase = "training" if self._record else "recovery"
-            tally = self._simulated_peers.tally(request.at, self._kept, phase)
+            tally = self._computing.tally(request.at, self._kept, phase)
         with self.timed("dealing"):
             dealt = self._tallies.deal(tally[None])
         with self.timed("opening"):
@@ -332,7 +339,8 @@ class _MethodRun(Generic[HeldSum]):
             self._simulation, self._kept, Faults(), len(request.at) + 1
         )
         with self.timed("gradient"):
-            total = self._simulated_peers.statistics(request, self._kept, terms)
+            peers = self._simulation.computing or self._computed("the samples' own statistics")
+            total = peers.statistics(request, self._kept, terms)
         with self.timed("dealing"):
             dealt = store.deal(total[None])
         with self.timed("opening"):
@@ -362,7 +370,7 @@ class _MethodRun(Generic[HeldSum]):
     def _loss(self, t: int) -> float:
         """Return the kept peers' training loss of a round; known in training, so not charged."""
         self._check_clear("training losses, which peers that share updates keep to themselves")
-        return self._simulated_peers.loss(t, self._history.models[t], self._kept)
+        return self._computed("training losses").loss(t, self._history.models[t], self._kept)
 
     def _head(self, request: requests.Head) -> HeadSums:
         """Return sums over whole datasets, where nothing is private.
@@ -378,7 +386,13 @@ class _MethodRun(Generic[HeldSum]):
             )
         asked = {"kept": self._kept, "removed": removed, "all": everybody}[request.of]
         with self.timed("gradient"):
-            return self._simulated_peers.head_sums(request.at, request.head, asked)
+            return self._computed("Hessians over whole data").head_sums(
+                request.at, request.head, asked
+            )
+
+    def _computed(self, what: str) -> SimulatedPeers:
+        """Return the peers if they are computed from data that are here; else refuse."""
+        return computed(self._simulated_peers, f"this method asks for {what}")
 
     def _check_clear(self, what: str) -> None:
         if not self._clear:
@@ -444,6 +458,17 @@ class _MethodRun(Generic[HeldSum]):
             return None
 
 
+def computed(source: UpdateSource, why: str) -> SimulatedPeers:
+    """Return the peers if they are computed from data that are here; else refuse, saying why."""
+    if not isinstance(source, SimulatedPeers):
+        raise PlanError(
+            f"{why}, which needs the peers' samples or single gradients, and these peers' updates "
+            f"come from a program of their own ({source.about()[0][1]}); choose what asks for "
+            "updates only"
+        )
+    return source
+
+
 def sum_store(
     simulation: Simulation, kept: Sequence[int], faults: Faults, length: int | None = None
 ) -> ClearSums | SharedSums:
@@ -464,4 +489,5 @@ def sum_store(
         responders=tuple(kept),
         faults=faults,
         source=simulation.source or SystemSource(),
+        by=simulation.computing.deal if simulation.computing else None,
     )

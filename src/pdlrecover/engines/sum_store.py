@@ -9,7 +9,7 @@ Rules:
   there to what is held, and `open` the only way from that to clear integers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
@@ -123,6 +123,8 @@ class SharedSums:
     source: Source = field(default_factory=SystemSource)
     caught: set[int] = field(default_factory=set)
     """The liars that openings have named."""
+    by: Callable[[Elements], Elements] | None = None
+    """What multiplies by the dealing matrix, if not this process."""
     _masks: DotShares | None = None
 
     def __post_init__(self) -> None:
@@ -146,7 +148,7 @@ class SharedSums:
     def deal(self, sums: Integers) -> DealtSums:
         """Deal each sum; every peer gets a row."""
         elements = F61.from_signed(sums)
-        shares = [self.scheme.share(row, self.source).values for row in elements]
+        shares = [self.scheme.share(row, self.source, by=self.by).values for row in elements]
         return DealtSums(values=np.stack(shares))
 
     def read(self, dealt: DealtSums, which: Sequence[int]) -> list[Shares]:

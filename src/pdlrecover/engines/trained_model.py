@@ -15,6 +15,7 @@ from pdlrecover.engines.ledger import Ledger
 from pdlrecover.engines.summary import Summary, counted
 from pdlrecover.errors import PlanError
 from pdlrecover.learning import FlatModel, Weights
+from pdlrecover.learning.array_model import ArrayModel
 from pdlrecover.learning.classes import Classes
 from pdlrecover.learning.input_scale import InputScale
 from pdlrecover.learning.intake import Columns, samples_and_labels
@@ -63,7 +64,7 @@ class TrainedModel:
     known: Classes | None = None
     columns: Columns | None = None
     """The columns of the tables that it was trained on, if these were tables."""
-    _flat: FlatModel
+    _flat: FlatModel | ArrayModel
 
     @property
     def model(self) -> torch.nn.Module:
@@ -74,14 +75,19 @@ class TrainedModel:
         return self._flat.module_with(self.weights)
 
     @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The weights as arrays, by their names in the model."""
+        return self._flat.arrays(self.weights)
+
+    @property
     def inputs(self) -> InputScale | None:
         """The scale that samples are brought to (`.mean`, `.std`), if inputs are standardised."""
         return self._flat.inputs
 
     @property
     def classes(self) -> tuple[Hashable, ...]:
-        """The labels, in the order of the model's outputs."""
-        return self._classes.names
+        """The labels, in the order of the model's outputs; none where only an app knows them."""
+        return self._classes.names if self._classes else ()
 
     def predict(self, x: Any) -> NDArray[Any]:
         """Return the label that the model gives to each sample, of the kind it was trained with.
@@ -107,8 +113,12 @@ class TrainedModel:
                 f"attack_success needs the attack, such as Backdoor(…), got {type(attack).__name__}"
             )
         samples, labels = samples_and_labels(x, y)
-        numbers = self._classes.numbers(labels, "the labels")
-        return attack_success(self._flat, self.weights, samples, numbers, attack)
+        flat = self._flat
+        if isinstance(flat, ArrayModel):
+            flat = flat.classifying(tuple(samples.shape[1:]))
+        known = self._classes or Classes.numbered(flat.classes)
+        numbers = known.numbers(labels, "the labels")
+        return attack_success(flat, self.weights, samples, numbers, attack)
 
     def save(self, path: Path | str) -> None:
         """Write the model to a `.safetensors` file, as real peers do, with its classes.
@@ -119,15 +129,16 @@ class TrainedModel:
         write_model(path, self._classifier, more)
 
     @property
-    def _classes(self) -> Classes:
-        return self.known or Classes.numbered(self._flat.classes)
+    def _classes(self) -> Classes | None:
+        count = self._flat.classes
+        return self.known or (None if count is None else Classes.numbered(count))
 
     @property
     def _classifier(self) -> Classifier:
         return Classifier(
             model=self.model,
             known=self._classes,
-            shape=self._flat.example_shape,
+            shape=None if isinstance(self._flat, ArrayModel) else self._flat.example_shape,
             columns=self.columns,
             inputs=self.inputs,
         )

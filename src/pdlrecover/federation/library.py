@@ -1,6 +1,7 @@
 """The federation of the library: set up, trained, recovered, saved and loaded."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,9 +11,11 @@ import torch
 from pdlrecover.adversary import Attack
 from pdlrecover.engines.classifier import classes_text
 from pdlrecover.engines.following import following
+from pdlrecover.engines.simulated_peers import attack_text
 from pdlrecover.engines.sum_store import Faults
 from pdlrecover.engines.summary import Summary, counted
 from pdlrecover.engines.trained_model import TrainedModel
+from pdlrecover.engines.update_source import UpdateSource
 from pdlrecover.errors import HistoryError, LocalError, PlanError
 from pdlrecover.federation.arguments import described, instance, number, whole
 from pdlrecover.federation.observed import (
@@ -26,7 +29,6 @@ from pdlrecover.federation.own_data import OwnData, take_in
 from pdlrecover.federation.plain_options import settings_of
 from pdlrecover.federation.roster import Roster
 from pdlrecover.federation.saved import (
-    attack_text,
     read_saved,
     write_saved,
     written_classes,
@@ -165,6 +167,58 @@ class Federation(SimulatedFederation):
             data=data,
         )
 
+    @classmethod
+    def of_peers(
+        cls,
+        peers: UpdateSource,
+        tolerance: Tolerance,
+        *,
+        names: Sequence[str] | None = None,
+        cohorts: Sequence[Any] | None = None,
+        clear: bool = False,
+        folder: Path | str | None = None,
+        resume: bool = False,
+        budget: int = DEFAULT_BUDGET,
+        new_model: NewModel | None = None,
+        evaluate_every: int = 10,
+    ) -> Self:
+        """Set up a federation of peers whose updates a program of their own computes.
+
+        - `peers`: such as `pdlrecover.flower.FlowerPeers`.
+        - `names`: what they are called, one after the other; without it they have numbers.
+
+        The rest is as in `simulate`. What needs peers' samples is refused: methods that look at
+        single samples, `standardise`, and `save`; a training that was interrupted is taken up by
+        `folder` and `resume`, and that the app's data are the same is yours to see to.
+        """
+        if not hasattr(peers, "sums"):
+            raise PlanError(f"peers must be such as FlowerPeers(…), got {described(peers)}")
+        terms = Terms(
+            tolerance=tolerance,
+            cohorts=cohorts,
+            clear=clear,
+            folder=folder,
+            resume=resume,
+            budget=budget,
+            new_model=new_model,
+            evaluate_every=evaluate_every,
+        )
+        if names is not None and len(names) != peers.peers:
+            raise PlanError(f"{len(names)} names were given to {peers.peers} peers; name each once")
+        roster = Roster(count=peers.peers, names=None if names is None else tuple(names))
+        return cls(
+            peers,
+            Scheme.for_peers(peers.peers, tolerance),
+            cohorts=terms.groups(roster),
+            clear=clear,
+            folder=terms.place(),
+            resume=resume,
+            budget=terms.budget,
+            new_model=new_model,
+            evaluate_every=terms.evaluate_every,
+            roster=roster,
+        )
+
     @property
     def peers(self) -> tuple[str, ...] | tuple[int, ...]:
         """The peers' names, or their numbers if they have no names."""
@@ -172,8 +226,8 @@ class Federation(SimulatedFederation):
 
     @property
     def classes(self) -> tuple[Hashable, ...]:
-        """The labels, in the order of the model's outputs."""
-        return self._classes.names
+        """The labels, in the order of the model's outputs; none where only an app knows them."""
+        return self._classes.names if self._classes else ()
 
     def train(
         self,
@@ -198,6 +252,8 @@ class Federation(SimulatedFederation):
         rounds = whole("training rounds (rounds)", rounds, 1)
         if learning_rate is not None:
             number("learning_rate", learning_rate, above=0.0)
+        if learning_rate is None and optimizer == "sgd":
+            learning_rate = self.update_source.usual_rate
         if isinstance(optimizer, str):
             optimizer = self.plan(rounds, learning_rate, optimizer=optimizer)
         elif isinstance(optimizer, type) or not hasattr(optimizer, "start"):
@@ -206,7 +262,7 @@ class Federation(SimulatedFederation):
             raise PlanError("give a learning rate, or an optimizer that has its own, not both")
         function, observers = functions_and_observers(observer)
         run = training_run(self, rounds, optimizer)
-        with following(observers, run) as follow:
+        with self._naming_peers(), following(observers, run) as follow:
             trained = self.run_training(
                 rounds, optimizer, progress=progress, observer=function, follow=follow
             )
@@ -269,8 +325,8 @@ class Federation(SimulatedFederation):
         settings = settings_of(
             method,
             trained=len(self.history.sums),
-            batch_size=self.simulated_peers.batches.batch_size,
-            local_steps=self.simulated_peers.updates.local.steps,
+            batch_size=self.update_source.batch_size,
+            local_steps=self.update_source.local.steps,
             rounds=rounds,
             schedule=schedule,
             fresh_start=fresh_start,
@@ -280,23 +336,28 @@ class Federation(SimulatedFederation):
         self._check_faults(faults)
         function, observers = functions_and_observers(observer)
         run = recovery_run(self, method, removed, reason, settings)
+        with self._naming_peers(), following(observers, run) as follow:
+            recovered = self.run_method(
+                removed,
+                method,
+                reason=reason,
+                settings=settings,
+                faults=faults,
+                accept_differencing=accept_differencing,
+                progress=progress,
+                observer=function,
+                follow=follow,
+            )
+            ended(recovered, follow)
+        return recovered
+
+    @contextmanager
+    def _naming_peers(self) -> Iterator[None]:
+        """Call peers by their names in what is raised."""
         try:
-            with following(observers, run) as follow:
-                recovered = self.run_method(
-                    removed,
-                    method,
-                    reason=reason,
-                    settings=settings,
-                    faults=faults,
-                    accept_differencing=accept_differencing,
-                    progress=progress,
-                    observer=function,
-                    follow=follow,
-                )
-                ended(recovered, follow)
+            yield
         except LocalError as error:
             raise type(error)(*error.naming(self.roster.said)) from error
-        return recovered
 
     def _check_faults(self, faults: Faults | None) -> None:
         if faults is None:
@@ -339,7 +400,7 @@ class Federation(SimulatedFederation):
             "names": None if self.roster.names is None else list(self.roster.names),
             "classes": written_classes(self.classes),
         }
-        write_saved(Path(folder), self.history, self._flat, settings)
+        write_saved(Path(folder), self.history, peers.model, settings)
 
     @classmethod
     def load(
@@ -382,7 +443,7 @@ class Federation(SimulatedFederation):
                 f"and {len(federation.history.models)} models; get it from a copy, or train again "
                 "in another folder"
             )
-        saved.check_outputs(federation._flat)
+        saved.check_outputs(federation.simulated_peers.model)
         federation._flat.inputs = saved.inputs
         federation._optimizer = saved.optimizer
         federation._remember(*saved.recovered, unprotected=saved.unprotected)
@@ -391,12 +452,12 @@ class Federation(SimulatedFederation):
 
     def summary(self) -> Summary:
         """Return what there is to say in a few lines."""
-        rounds, peers = len(self.history.sums), self.simulated_peers
+        rounds = len(self.history.sums)
         trained = counted(rounds, "round") if self._optimizer else "not yet"
         rows = [
             ("peers", f"{self.roster.count}: {self.roster.listed()}"),
-            ("samples", f"{len(peers.x)}, each of shape {self._flat.example_shape}"),
-            ("classes", classes_text(self._classes)),
+            *self.update_source.about(),
+            *([("classes", classes_text(self._classes))] if self._classes else []),
             ("model", f"{self._flat.size} weights"),
             ("survives", str(self.scheme.quorums.tolerance)),
             ("trained", trained),

@@ -94,18 +94,12 @@ def ended(model: TrainedModel, follow: Follow | None) -> None:
 
 def settings_of(federation: "SimulatedFederation") -> dict[str, Plain]:
     """Return what a federation was set up with, as far as it is plain."""
-    peers = federation.simulated_peers
-    local = peers.updates.local
+    source = federation.update_source
     return {
-        "peers": peers.peers,
-        "weights": peers.updates.model.size,
+        "peers": source.peers,
+        "weights": source.model.size,
         **vars(federation.scheme.quorums.tolerance),
-        "batch_size": peers.batches.batch_size,
-        "seed": peers.batches.seed,
-        "bound": peers.updates.bound,
-        "l2": local.l2,
-        "local_steps": local.steps,
-        "held_out": peers.held_out_share,
+        **source.settings(),
         "clear": federation.clear,
     }
 

@@ -18,7 +18,6 @@ import filecmp
 import hashlib
 import json
 import math
-import re
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -31,12 +30,13 @@ import torch
 
 from pdlrecover.adversary import Attack, NoAttack
 from pdlrecover.engines.classifier import put_weights, state_bytes, state_of
-from pdlrecover.engines.simulated_peers import SimulatedPeers
+from pdlrecover.engines.simulated_peers import attack_text
+from pdlrecover.engines.update_source import UpdateSource
 from pdlrecover.errors import DataError, HistoryError, ModelError
 from pdlrecover.federation.own_data import OwnData, check_module
 from pdlrecover.files import make_folder, read_bytes, read_json, write_json, write_whole
 from pdlrecover.history import FILES, RunHistory
-from pdlrecover.learning import FlatModel, LocalTraining
+from pdlrecover.learning import FlatModel
 from pdlrecover.learning.input_scale import InputScale
 from pdlrecover.recovery import optimizers
 from pdlrecover.recovery.requests import Optimizer, Tally
@@ -144,13 +144,8 @@ def probe(flat: FlatModel) -> list[float]:
     return found
 
 
-def attack_text(attack: Attack) -> str:
-    """Return an attack as text that is the same in every process."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(attack))
-
-
 def run_digest(
-    simulated_peers: SimulatedPeers,
+    source: UpdateSource,
     tolerance: Tolerance,
     *,
     clear: bool,
@@ -158,21 +153,11 @@ def run_digest(
     standardise: Standardise | None = None,
 ) -> str:
     """Return a digest of what makes a run what it is; without `data`, sizes stand for them."""
-    updates, batches = simulated_peers.updates, simulated_peers.batches
     facts: dict[str, Any] = {
-        "weights": updates.weights.tolist(),
-        "batch_size": batches.batch_size,
-        "seed": batches.seed,
-        "bound": updates.bound,
-        "local": _local_of_earlier(updates.local),
-        "malicious": list(simulated_peers.malicious),
-        "attack": attack_text(simulated_peers.attack),
+        **source.facts(),
         "tolerance": _tolerance_of_earlier(tolerance),
         "clear": clear,
-        "initial": hashlib.sha256(updates.model.initial.tobytes()).hexdigest(),
     }
-    if simulated_peers.held_out:
-        facts["held_out"] = simulated_peers.held_out_share
     if standardise is not None:
         facts["standardise"] = asdict(standardise)
     if data is not None:
@@ -305,9 +290,3 @@ def _from_history(module: torch.nn.Module, folder: Path) -> torch.nn.Module:
             parameter.copy_(torch.from_numpy(part.copy()).view(parameter.shape))
             start += parameter.numel()
     return module
-
-
-def _local_of_earlier(local: LocalTraining) -> str:
-    """Return local training as earlier versions wrote it, so that what they saved still loads."""
-    rate = local.rate if local.steps > 1 else 0.01
-    return f"LocalTraining(l2={local.l2!r}, steps={local.steps!r}, rate={rate!r})"

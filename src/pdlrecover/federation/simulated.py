@@ -6,17 +6,27 @@ It is what a `Federation` is without names, files and defaults. Experiments use 
 import hashlib
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from pdlrecover.cluster import LOCAL
 from pdlrecover.engines.events import Follow
 from pdlrecover.engines.ledger import Ledger
+from pdlrecover.engines.shards.sharding import Sharding
 from pdlrecover.engines.simulated_peers import SimulatedPeers
-from pdlrecover.engines.simulation import MethodOutcome, Observer, Simulation, sum_store
+from pdlrecover.engines.simulation import (
+    MethodOutcome,
+    Observer,
+    Simulation,
+    computed,
+    sum_store,
+)
 from pdlrecover.engines.sum_store import Faults
 from pdlrecover.engines.trained_model import TRAINING, Origin, TrainedModel
+from pdlrecover.engines.update_source import UpdateSource
 from pdlrecover.errors import HistoryError, ModelError, PlanError
 from pdlrecover.federation.progress import watched
 from pdlrecover.federation.roster import Roster
@@ -24,7 +34,6 @@ from pdlrecover.federation.saved import run_digest
 from pdlrecover.federation.terms import DEFAULT_BUDGET, NewModel
 from pdlrecover.field import Source
 from pdlrecover.history import Layout, RunHistory, complete_cohorts
-from pdlrecover.learning import FlatModel
 from pdlrecover.learning.classes import Classes
 from pdlrecover.learning.input_scale import InputScale
 from pdlrecover.learning.intake import Columns
@@ -62,7 +71,7 @@ class SimulatedFederation:
 
     def __init__(
         self,
-        simulated_peers: SimulatedPeers,
+        update_source: UpdateSource,
         scheme: Scheme,
         *,
         cohorts: Sequence[Sequence[int]] | None = None,
@@ -83,40 +92,38 @@ class SimulatedFederation:
 
         `data` are digests of the peers' data, which make the history that of these data only.
         """
-        self.simulated_peers, self.scheme, self.clear = simulated_peers, scheme, clear
-        self._flat = simulated_peers.updates.model
+        self.update_source, self.scheme, self.clear = update_source, scheme, clear
+        self._flat = update_source.model
         self._budget, self._new_model, self._data = budget, new_model, data
-        self.roster = roster or Roster(count=simulated_peers.peers)
+        self.roster = roster or Roster(count=update_source.peers)
         self._columns = columns
-        self._classes = classes or Classes.numbered(self._flat.classes)
+        self._classes = classes or _numbered(self._flat.classes)
         self._terms = EvaluationTerms(
             every=evaluate_every,
-            most=max(map(len, simulated_peers.held_out), default=0),
-            peers=simulated_peers.peers,
+            most=update_source.most_held_out,
+            peers=update_source.peers,
         )
         self._evaluated: Tally | None = None
         """What the evaluation of the trained model opened."""
         self.standardise = standardise
         """How inputs are standardised, if they are."""
-        self._standard = _terms_of(standardise, simulated_peers)
+        self._standard = _terms_of(standardise, update_source)
         self._inputs_ledger: Ledger | None = None
         """What was opened to standardise inputs, in this process."""
         self.clipped_inputs: tuple[int, ...] = ()
         """How many numbers of each peer count as the bound on inputs in their means."""
-        whole = complete_cohorts(cohorts, simulated_peers.peers)
-        blocks = scheme.quorums.blocks(simulated_peers.code.length)
-        record = (simulated_peers.code.length,) if clear else (simulated_peers.peers, blocks)
+        whole = complete_cohorts(cohorts, update_source.peers)
+        blocks = scheme.quorums.blocks(update_source.code.length)
+        record = (update_source.code.length,) if clear else (update_source.peers, blocks)
         tolerance = scheme.quorums.tolerance
-        run = run_digest(
-            simulated_peers, tolerance, clear=clear, data=data, standardise=standardise
-        )
+        run = run_digest(update_source, tolerance, clear=clear, data=data, standardise=standardise)
         layout = Layout(parameters=self._flat.size, cohorts=whole, record=record, run=run)
         self.history = RunHistory(layout, folder, resume=resume)
         least = 1 if clear else tolerance.colluders + 2
         self._guard = PrivacyGuard(colluders=0, least=least)
-        self._guard.open(FIRST_ROUND, frozenset(range(simulated_peers.peers)))
+        self._guard.open(FIRST_ROUND, frozenset(range(update_source.peers)))
         self._simulation = Simulation(
-            simulated_peers=simulated_peers,
+            simulated_peers=update_source,
             scheme=scheme,
             history=self.history,
             clear=clear,
@@ -127,6 +134,11 @@ class SimulatedFederation:
         self._optimizer: Optimizer | None = None
         self._planned: Optimizer | None = None
         self._recovered: list[frozenset[int]] = []
+
+    @property
+    def simulated_peers(self) -> SimulatedPeers:
+        """The peers, where they are computed from data that are here; others are refused."""
+        return computed(self.update_source, "data of peers were asked for")
 
     def run_training(
         self,
@@ -146,7 +158,7 @@ class SimulatedFederation:
                 f"this federation has {done} rounds of training in its history, and {rounds} were "
                 "asked for; set up another one, in another folder"
             )
-        everybody = range(self.simulated_peers.peers)
+        everybody = range(self.update_source.peers)
         self.agree_on_inputs()
         method = self._watched(train(self._flat.initial, optimizer, range(rounds)))
         with watched(TRAINING, rounds, observer, show=progress) as seen:
@@ -161,13 +173,52 @@ class SimulatedFederation:
         self._optimizer = optimizer
         return self._trained(result, Origin(rounds=rounds, clear=self.clear))
 
+    @contextmanager
+    def sharded(
+        self,
+        shards: int,
+        *,
+        on: str = LOCAL,
+        deal_on_shards: bool = False,
+        mixed_processors: bool = False,
+        say: Callable[[str], None] = warnings.warn,
+    ) -> Iterator[Self]:
+        """Have shards compute for the peers, within this: `with federation.sharded(4): …`.
+
+        - `shards`: how many processes compute; each takes a core.
+        - `on`: `"local"` starts them on this machine, `"auto"` or `"HOST:PORT"` on the nodes of a
+          Ray cluster, which must be like this machine; see `docs/large-simulations.md`.
+        - `deal_on_shards`: have them multiply by the dealing matrix, too. What is dealt is stored
+          here in any case, so that no history is lost with a shard.
+        - `mixed_processors`: accept nodes with other processors, and other last bits.
+        - `say`: is told what there is to know, such as that a shard is lost.
+
+        Models are the same to the bit as without shards.
+        """
+        from pdlrecover.engines.shards.sharded_peers import sharded
+
+        asked = Sharding(
+            shards=shards,
+            on=on,
+            deal_on_shards=deal_on_shards,
+            mixed_processors=mixed_processors,
+        )
+        peers = computed(self.update_source, "shards were asked for")
+        with sharded(peers, self.scheme, asked, say) as computing:
+            self._simulation.computing = computing
+            try:
+                yield self
+            finally:
+                self._simulation.computing = None
+
     def agree_on_inputs(self) -> InputScale | None:
         """Standardise inputs by sums over all peers, unless that was done; return their scale.
 
         It is done once, before the first training or recovery, and kept whoever is removed.
         """
-        terms, peers = self._standard, self.simulated_peers
+        terms = self._standard
         if terms is not None and self._flat.inputs is None:
+            peers = self.simulated_peers
             everybody = range(peers.peers)
             self.clipped_inputs = tuple(peers.clipped_inputs(p, terms) for p in everybody)
             _warn_of_clipped(terms.bound, self.clipped_inputs, self.roster)
@@ -207,7 +258,7 @@ class SimulatedFederation:
         )
         exposed = unprotected(removed, reason, accepted=accept_differencing)
         methods.check_plan(method, settings, rounds=original.rounds, removed=len(removed))
-        original = replace(original, peers=self.simulated_peers.peers, kept=tuple(kept))
+        original = replace(original, peers=self.update_source.peers, kept=tuple(kept))
         self.agree_on_inputs()
         if fresh:
             original = replace(original, fresh=self._fresh_start(kept, method))
@@ -235,7 +286,7 @@ class SimulatedFederation:
         retraining does, so it is for simulations.
         """
         self.agree_on_inputs()
-        kept = [p for p in range(self.simulated_peers.peers) if p not in remove]
+        kept = [p for p in range(self.update_source.peers) if p not in remove]
         fresh, run = self._fresh_start(kept, f"reference {number}"), self.original
         method = train(fresh.first, run.optimizer, range(run.rounds), stream=fresh.stream)
         return self._simulation.drive(method, kept=kept, observer=observer).model
@@ -254,7 +305,7 @@ class SimulatedFederation:
         in the first round at least, and nowhere more sums than there.
         """
         removed = self.roster.numbers(remove, "remove")
-        tolerance, peers = self.scheme.quorums.tolerance, self.simulated_peers.peers
+        tolerance, peers = self.scheme.quorums.tolerance, self.update_source.peers
         kept = check_removal(removed, peers=peers, tolerance=tolerance, reason=reason)
         also = unprotected(removed, reason, accepted=accept_differencing)
         question = None if fresh else FIRST_ROUND
@@ -280,7 +331,7 @@ class SimulatedFederation:
         return Original(
             models=self.history.models,  # type: ignore[arg-type] # indexed, and has a length
             optimizer=self._optimizer,
-            code=self.simulated_peers.code,
+            code=self.update_source.code,
             layers=self._flat.layers,
         )
 
@@ -306,7 +357,7 @@ class SimulatedFederation:
         return Original(
             models=[self._flat.initial],
             optimizer=self._planned or _NotTrained(),
-            code=self.simulated_peers.code,
+            code=self.update_source.code,
             layers=self._flat.layers,
         )
 
@@ -315,20 +366,20 @@ class SimulatedFederation:
 
         Between real peers it follows from the removal's digest. Who attacks is in neither.
         """
-        seed, first = self.simulated_peers.batches.seed, self._flat.initial.tobytes()
+        seed, first = self.update_source.seed, self._flat.initial.tobytes()
         text = json.dumps([seed, hashlib.sha256(first).hexdigest(), list(kept), method])
         return FreshStart.drawn(hashlib.sha256(text.encode()).digest(), self._first_weights)
 
     def _first_weights(self, seed: int) -> Vector:
         if self._new_model is None:
             return self._flat.redrawn(seed)
-        module = self._new_model(seed)
-        if (size := FlatModel(module, self._flat.example_shape).size) != self._flat.size:
+        first = self._flat.first_of(self._new_model(seed))
+        if len(first) != self._flat.size:
             raise ModelError(
-                f"new_model returned a module of {size} weights, and the model has "
+                f"new_model returned a module of {len(first)} weights, and the model has "
                 f"{self._flat.size}; it must return the same module with other first weights"
             )
-        return FlatModel(module, self._flat.example_shape).initial
+        return first
 
     def unfinished(self, weights: Vector) -> TrainedModel:
         """Return a model that a recovery had come to when it failed, with its ledger so far."""
@@ -373,17 +424,21 @@ class SimulatedFederation:
             )
 
 
-def _terms_of(
-    standardise: Standardise | None, peers: SimulatedPeers
-) -> StandardisationTerms | None:
+def _terms_of(standardise: Standardise | None, source: UpdateSource) -> StandardisationTerms | None:
     """Return what peers agree on to standardise inputs; the largest of them bounds all."""
     if standardise is None:
         return None
+    peers = computed(source, "inputs are to be standardised")
     sizes = [int(size) for size in peers.batches.sizes]
     held = [len(part) for part in peers.held_out] or [0] * len(sizes)
     most = max(map(sum, zip(sizes, held, strict=True)))
     shape = peers.updates.model.example_shape
     return standardise.terms(shape, peers=peers.peers, samples=most)
+
+
+def _numbered(count: int | None) -> Classes | None:
+    """Return the classes of a model with so many outputs; None if that is not known."""
+    return None if count is None else Classes.numbered(count)
 
 
 def _warn_of_clipped(bound: float, counts: Sequence[int], roster: Roster) -> None:

@@ -1,7 +1,12 @@
 """The finite field: arithmetic modulo q = 2^61 − 1, fixed point, and randomness."""
 
 from pdlrecover.field.fixed_point import FixedPoint
-from pdlrecover.field.interpolation import barycentric_weights, distinct, lagrange_rows
+from pdlrecover.field.interpolation import (
+    Interpolation,
+    barycentric_weights,
+    distinct,
+    lagrange_rows,
+)
 from pdlrecover.field.little_endian import as_bytes
 from pdlrecover.field.mersenne import F61, Elements, Field, Integers, Mersenne61
 from pdlrecover.field.product import EXACT_INNER, Q
@@ -15,6 +20,7 @@ __all__ = [
     "Field",
     "FixedPoint",
     "Integers",
+    "Interpolation",
     "Mersenne61",
     "Q",
     "Seeded",

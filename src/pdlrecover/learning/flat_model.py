@@ -14,7 +14,9 @@ Rules:
 
 import copy
 import math
+from collections.abc import Container, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,7 +48,8 @@ class FlatModel:
         """For copies: while a call is under way in another thread, the module's parameters are
         replaced by what the call was given."""
         trainable = [(k, p) for k, p in self._module.named_parameters() if p.requires_grad]
-        self._shapes = [(name, parameter.shape) for name, parameter in trainable]
+        self.shapes = [(name, parameter.shape) for name, parameter in trainable]
+        """The parameters' names and shapes, in their order in the vector."""
         self.size = sum(parameter.numel() for _, parameter in trainable)
         """d: how many numbers the vector has."""
         if not self.size:
@@ -64,7 +67,7 @@ class FlatModel:
         """Return the parts of a flat vector by the names of the parameters, as views."""
         self._check(w.shape)
         parts, start = {}, 0
-        for name, shape in self._shapes:
+        for name, shape in self.shapes:
             end = start + shape.numel()
             parts[name] = w[start:end].view(shape)
             start = end
@@ -98,22 +101,15 @@ class FlatModel:
 
         Layers of torch have one (`reset_parameters`). Frozen parameters stay as they are.
         """
-        module = copy.deepcopy(self._untouched)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            for name, layer in module.named_modules():
-                if not any(p.requires_grad for p in layer.parameters(recurse=False)):
-                    continue
-                reset = getattr(layer, "reset_parameters", None)
-                reset = reset or getattr(layer, "_reset_parameters", None)  # of attention layers
-                if reset is None:
-                    raise ModelError(
-                        f"{name or 'the module'} ({type(layer).__name__}) has no reset_parameters, "
-                        "so new first weights cannot be drawn: give it one, or say how the module "
-                        "is made from a seed (new_model=…)"
-                    )
-                reset()
+        return FlatModel(redrawn(self._untouched, seed), self.example_shape).initial
+
+    def first_of(self, module: Any) -> Weights:
+        """Return the first weights of another module, which must be the same but for these."""
         return FlatModel(module, self.example_shape).initial
+
+    def arrays(self, w: Weights) -> dict[str, NDArray[np.float32]]:
+        """Return the weights as arrays, by the names of the parameters."""
+        return {name: part.numpy() for name, part in self.parameters(as_tensor(w)).items()}
 
     @cached_property
     def classes(self) -> int:
@@ -145,47 +141,18 @@ class FlatModel:
         """
         kind = type(self._module)
         within = list(self._module.children()) if kind is nn.Sequential else [self._module]
-        trained = len(self._shapes) == len(list(self._module.parameters()))
+        trained = len(self.shapes) == len(list(self._module.parameters()))
         return trained and all(type(layer) in PLAIN for layer in within)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The parameters as matrices.
-
-        A kernel is out × the rest. A bias goes with the weight of the same length beside it, as
-        `x.weight` and `x.bias` or `x_weight` and `x_bias`. What has one dimension and is no such
-        bias (a norm's scale) is one row, and so is every row of an embedding by itself.
-        """
-        starts, place = {}, 0
-        for name, shape in self._shapes:
-            starts[name], place = place, place + shape.numel()
-        shapes = dict(self._shapes)
+        """The parameters as matrices; see `layers_of`."""
         embeddings = {
             f"{name}.weight" if name else "weight"
             for name, layer in self._module.named_modules()
             if isinstance(layer, nn.Embedding | nn.EmbeddingBag)
         }
-        biases = {
-            name: bias
-            for name, shape in self._shapes
-            if len(shape) > 1 and name not in embeddings
-            for bias in [_bias_beside(name)]
-            if bias in shapes and shapes[bias] == shape[:1]
-        }
-        found = []
-        for name, shape in self._shapes:
-            if name in biases.values():
-                continue
-            rows = shape[0] if len(shape) > 1 else 1
-            layer = Layer(
-                start=starts[name],
-                rows=rows,
-                columns=shape.numel() // rows,
-                bias=starts[biases[name]] if name in biases else None,
-                by_row=name in embeddings,
-            )
-            found.append(layer)
-        return tuple(found)
+        return layers_of(self.shapes, embeddings)
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if shape != (self.size,):
@@ -231,6 +198,65 @@ class FlatModel:
                 f"{type(probe).__name__} returns different logits for the same input; "
                 "take out what draws random numbers or keeps a state"
             )
+
+
+def redrawn(module: nn.Module, seed: int) -> nn.Module:
+    """Return a copy with new first weights: every layer's own way of drawing them, from this seed.
+
+    Layers of torch have one (`reset_parameters`). Frozen parameters stay as they are.
+    """
+    module = copy.deepcopy(module)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for name, layer in module.named_modules():
+            if not any(p.requires_grad for p in layer.parameters(recurse=False)):
+                continue
+            reset = getattr(layer, "reset_parameters", None)
+            reset = reset or getattr(layer, "_reset_parameters", None)  # of attention layers
+            if reset is None:
+                raise ModelError(
+                    f"{name or 'the module'} ({type(layer).__name__}) has no reset_parameters, "
+                    "so new first weights cannot be drawn: give it one, or say how the module "
+                    "is made from a seed (new_model=…)"
+                )
+            reset()
+    return module
+
+
+def layers_of(
+    named: Sequence[tuple[str, Sequence[int]]], embeddings: Container[str] = ()
+) -> tuple[Layer, ...]:
+    """Return parameters, by name and shape in their order in the vector, as matrices.
+
+    A kernel is out × the rest. A bias goes with the weight of the same length beside it, as
+    `x.weight` and `x.bias` or `x_weight` and `x_bias`. What has one dimension and is no such bias
+    (a norm's scale) is one row, and so is every row of an embedding by itself.
+    """
+    shapes = {name: tuple(shape) for name, shape in named}
+    starts, place = {}, 0
+    for name, shape in shapes.items():
+        starts[name], place = place, place + math.prod(shape)
+    biases = {
+        name: bias
+        for name, shape in shapes.items()
+        if len(shape) > 1 and name not in embeddings
+        for bias in [_bias_beside(name)]
+        if bias in shapes and shapes[bias] == shape[:1]
+    }
+    found = []
+    for name, shape in shapes.items():
+        if name in biases.values():
+            continue
+        rows = shape[0] if len(shape) > 1 else 1
+        layer = Layer(
+            start=starts[name],
+            rows=rows,
+            columns=math.prod(shape) // rows,
+            bias=starts[biases[name]] if name in biases else None,
+            by_row=name in embeddings,
+        )
+        found.append(layer)
+    return tuple(found)
 
 
 def _bias_beside(name: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdlrecover.errors import ModelError
+from pdlrecover.errors import DataError, ModelError
 
 MEAN, DEVIATION = "pdlrecover.input_mean", "pdlrecover.input_std"
 """Names of the tensors in a model's file."""
@@ -52,7 +52,13 @@ class InputScale:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Return samples (…, *shape) on the scale."""
-        return ((x.double() - self._mean) / self._std).float()
+        scaled = ((x.double() - self._mean) / self._std).float()
+        if scaled.shape != x.shape:  # a single feature, say, would become as many as there are
+            raise DataError(
+                f"samples are standardised by means of shape {self.mean.shape}, got samples of "
+                f"shape {tuple(x.shape[1:])}; prepare them as in the training"
+            )
+        return scaled
 
     @property
     def digest(self) -> str:

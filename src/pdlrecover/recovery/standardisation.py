@@ -124,20 +124,18 @@ class StandardisationTerms:
     def bits(self, order: int) -> int:
         """Return f for the sums of the first or second order."""
         count, largest = self.samples * self.elements, (self.bound * order) ** order
-        found = min(MOST_BITS, math.floor(math.log2(_ROOM / (self.peers * count * largest))))
-        while found >= 0 and self.peers * (2.0**found * count * largest * _SLACK + 1) > _ROOM:
-            found -= 1
-        if found < 0:
-            most = _ROOM / (self.peers * count)
-            raise RangeError(
-                f"the sums for standardising do not fit the field: {self.peers} peers with "
-                f"{self.samples} samples each, {self.elements} numbers of a sample to a mean, all "
-                f"within ±{self.bound:g}, come to {self.peers * count * largest:.3g}"
-                f"{' in squares' if order == 2 else ''}, and there is room for {_ROOM:.3g}; lower "
-                f"the bound of inputs to {0.99 * min(most, math.sqrt(most) / 2):.3g}, or the most "
-                "samples of a peer"
-            )
-        return found
+        for found in range(MOST_BITS, -1, -1):
+            if self.peers * (2.0**found * count * largest * _SLACK + 1) <= _ROOM:
+                return found
+        most = _ROOM / (self.peers * count)
+        raise RangeError(
+            f"the sums for standardising do not fit the field: {self.peers} peers with "
+            f"{self.samples} samples each, {self.elements} numbers of a sample to a mean, all "
+            f"within ±{self.bound:g}, come to {self.peers * count * largest:.3g}"
+            f"{' in squares' if order == 2 else ''}, and there is room for {_ROOM:.3g}; lower "
+            f"the bound of inputs to {0.99 * min(most, math.sqrt(most) / 2):.3g}, or the most "
+            "samples of a peer"
+        )
 
     def deal(self, x: NDArray[np.float32], order: int, at: Vector) -> Integers:
         """Return what a peer with these samples deals: a sum for each mean, and how many samples.

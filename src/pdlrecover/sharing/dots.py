@@ -56,8 +56,7 @@ def zero_masks_with(scheme: Scheme, randomness: Elements, *, degree: int) -> Dot
         scheme.field.sum(randomness[: packing - 1], axis=0),
     )
     values = np.concatenate([randomness[: packing - 1], zero_sum[None], randomness[packing - 1 :]])
-    rows = scheme.mask_rows(degree)
-    dealt = scheme.field.matmul(rows, values.reshape(degree + 1, -1))
+    dealt = scheme.of_masks(degree).values(values.reshape(degree + 1, -1))
     return DotShares(
         peers=tuple(range(peers)),
         values=dealt.reshape(peers, *randomness.shape[1:]),
@@ -118,16 +117,17 @@ class _PublicVector:
 
         That is Σ_b share_j[b]·V_j[b] with V_j[b] = Σ_i L_i(x_j)·v_i[b]. Where the public numbers v
         are small, it is cheaper to swap the sums, Σ_i L_i(x_j)·(Σ_b share_j[b]·v_i[b]), whose inner
-        one is a product with small integers.
+        one is a product with small integers; unless there are too many peers to write L down.
         """
-        field, rows = self._scheme.field, self._scheme.public_rows(several[0].peers)
+        field, lagrange = self._scheme.field, self._scheme.of_public(several[0].peers)
         shape = several[0].values.shape
-        if self.is_small:
+        if self.is_small and lagrange.is_written:
+            rows = lagrange.rows
             inner = field.small_products([shares.prepared for shares in several], self._rows.T)
             inner = inner.reshape(len(inner), len(several), *shape[:-1])
             weights = rows.T.reshape(len(inner), 1, len(rows), *(1,) * (len(shape) - 2))
             return field.sum(field.multiply(inner, weights), axis=0)
-        values = field.matmul(rows, self._rows % field.modulus)
+        values = lagrange.values(self._rows.astype(np.int64, copy=False) % field.modulus)
         values = values.reshape(len(values), *(1,) * (len(shape) - 2), -1)
         products = [field.multiply(shares.values, values) for shares in several]
         return np.stack([field.sum(each, axis=-1) for each in products])
@@ -159,8 +159,8 @@ def open_dots(scheme: Scheme, dots: DotShares, source: Source | None = None) -> 
     words = dots.values.reshape(len(dots.peers), -1)
     liars = find_liars(scheme, dots.peers, words, dots.degree, source)
     honest = dots.of([p for p in dots.peers if p not in liars][: dots.degree + 1])
-    row = field.sum(scheme.interpolation(honest.peers), axis=0)
-    opened = field.matmul(row[None], honest.values.reshape(dots.degree + 1, -1))
+    opening = scheme.interpolation(honest.peers)
+    opened = opening.total(honest.values.reshape(dots.degree + 1, -1))
     return Opening(values=opened.reshape(dots.values.shape[1:]), liars=liars)
 
 

@@ -71,12 +71,17 @@ def _open_if_consistent(
     if checks == 0:
         return scheme.open_trusted(shares)
     opening = scheme.interpolation(shares.peers[:needed])
-    rows = np.zeros((len(opening) + 1, len(shares.peers)), dtype=np.int64)
-    rows[:-1, :needed] = opening
     points = tuple(scheme.points[list(shares.peers)].tolist())
     parity = _parity_checks(scheme.field, points, checks)
-    rows[-1:] = scheme.field.matmul(source.elements(1, checks), parity)
-    found = scheme.field.matmul(rows, shares.values.reshape(len(shares.peers), -1))
+    check = scheme.field.matmul(source.elements(1, checks), parity)
+    words = shares.values.reshape(len(shares.peers), -1)
+    if not opening.is_written:
+        if scheme.field.matmul(check, words).any():
+            return None
+        return scheme.in_order(opening.values(words[:needed]), shares)
+    rows = np.zeros((len(opening.rows) + 1, len(shares.peers)), dtype=np.int64)
+    rows[:-1, :needed], rows[-1:] = opening.rows, check
+    found = scheme.field.matmul(rows, words)
     return None if found[-1].any() else scheme.in_order(found[:-1], shares)
 
 

@@ -15,14 +15,14 @@ Rules:
 - Dealers are semi-honest here: nothing proves that a dealt polynomial has the right degree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pdlrecover.errors import ShareError
-from pdlrecover.field import F61, Elements, Field, Source, SystemSource, distinct, lagrange_rows
+from pdlrecover.field import F61, Elements, Field, Interpolation, Source, SystemSource, distinct
 from pdlrecover.sharing.shares import Shares
 from pdlrecover.sharing.tolerance import Quorums, Tolerance
 
@@ -57,12 +57,21 @@ class Scheme:
         q = self.quorums
         return f"Scheme({q.peers} peers, packing {q.packing}, {q.tolerance})"
 
-    def share(self, vectors: ArrayLike, source: Source | None = None) -> Shares:
-        """Deal a vector of field elements (d) or a stack (…, d): every peer gets one row."""
+    def share(
+        self,
+        vectors: ArrayLike,
+        source: Source | None = None,
+        *,
+        by: Callable[[Elements], Elements] | None = None,
+    ) -> Shares:
+        """Deal a vector of field elements (d) or a stack (…, d): every peer gets one row.
+
+        `by` does what `dealing.values` does, elsewhere; a block of ℓ numbers is a column for it.
+        """
         secrets = self.lay_out(vectors)
         source = source or SystemSource()
         randomness = source.elements(self.quorums.tolerance.colluders, *secrets.shape[1:])
-        return self._deal(secrets, randomness, np.shape(vectors)[-1])
+        return self._deal(secrets, randomness, np.shape(vectors)[-1], by)
 
     def share_with(self, vectors: ArrayLike, randomness: Elements) -> Shares:
         """Deal with this randomness, of shape (c, …, B): `share` without its source."""
@@ -80,8 +89,8 @@ class Scheme:
     def open_trusted(self, shares: Shares) -> Elements:
         """Open from the first c + ℓ shares, which are known to be enough and to be well formed."""
         needed = self.quorums.vector_degree + 1
-        rows = self.interpolation(shares.peers[:needed])
-        opened = self.field.matmul(rows, shares.values[:needed].reshape(needed, -1))
+        opening = self.interpolation(shares.peers[:needed])
+        opened = opening.values(shares.values[:needed].reshape(needed, -1))
         return self.in_order(opened, shares)
 
     def in_order(self, opened: Elements, shares: Shares) -> Elements:
@@ -124,28 +133,28 @@ class Scheme:
             )
 
     @cached_property
-    def dealing_matrix(self) -> Elements:
-        """The matrix from (secrets, randomness) to the shares of the peers from c on."""
+    def dealing(self) -> Interpolation:
+        """From (secrets, randomness) to the shares of the peers from c on."""
         colluders = self.quorums.tolerance.colluders
         known = np.concatenate([self.secret_points, self.points[:colluders]])
-        return lagrange_rows(self.field, known, self.points[colluders:])
+        return Interpolation(self.field, known, self.points[colluders:])
 
-    def interpolation(self, peers: tuple[int, ...]) -> Elements:
-        """Return the rows from these peers' values to the values at the secrets' points."""
-        return _cached_rows(
+    def interpolation(self, peers: tuple[int, ...]) -> Interpolation:
+        """From these peers' values to the values at the secrets' points."""
+        return _cached(
             self.field, tuple(self.points[list(peers)].tolist()), tuple(self.secret_points.tolist())
         )
 
-    def public_rows(self, peers: tuple[int, ...]) -> Elements:
-        """Return the rows from a public block's ℓ numbers to its values at these peers' points."""
-        return _cached_rows(
+    def of_public(self, peers: tuple[int, ...]) -> Interpolation:
+        """From a public block's ℓ numbers to its values at these peers' points."""
+        return _cached(
             self.field, tuple(self.secret_points.tolist()), tuple(self.points[list(peers)].tolist())
         )
 
-    def mask_rows(self, degree: int) -> Elements:
-        """Return the rows from a mask's degree + 1 drawn values to its values at all points."""
+    def of_masks(self, degree: int) -> Interpolation:
+        """From a mask's degree + 1 drawn values to its values at all points."""
         known = np.concatenate([self.secret_points, self.points])[: degree + 1]
-        return _cached_rows(self.field, tuple(known.tolist()), tuple(self.points.tolist()))
+        return _cached(self.field, tuple(known.tolist()), tuple(self.points.tolist()))
 
     def lay_out(self, vectors: ArrayLike) -> Elements:
         """Lay vectors (…, d) out as (ℓ, …, B): row i holds the i-th secret of every block."""
@@ -160,18 +169,25 @@ class Scheme:
             x = np.concatenate([x, np.zeros((*x.shape[:-1], padding), dtype=np.int64)], axis=-1)
         return np.moveaxis(x.reshape(*x.shape[:-1], self.quorums.packing, blocks), -2, 0)
 
-    def _deal(self, secrets: Elements, randomness: Elements, length: int) -> Shares:
+    def _deal(
+        self,
+        secrets: Elements,
+        randomness: Elements,
+        length: int,
+        by: Callable[[Elements], Elements] | None = None,
+    ) -> Shares:
         drawn, shape = len(randomness), (self.quorums.peers, *secrets.shape[1:])
         known = np.concatenate([secrets, randomness]).reshape(len(secrets) + drawn, -1)
         values = np.empty((self.quorums.peers, known.shape[1]), dtype=np.int64)
         values[:drawn] = known[len(secrets) :]
-        self.field.matmul(self.dealing_matrix, known, out=values[drawn:])
+        if by is None:
+            self.dealing.values(known, out=values[drawn:])
+        else:
+            values[drawn:] = by(known)
         everyone = tuple(range(self.quorums.peers))
         return Shares(peers=everyone, values=values.reshape(shape), length=length, field=self.field)
 
 
 @lru_cache(maxsize=256)
-def _cached_rows(field: Field, points: tuple[int, ...], targets: tuple[int, ...]) -> Elements:
-    rows = lagrange_rows(field, points, targets)
-    rows.flags.writeable = False
-    return rows
+def _cached(field: Field, points: tuple[int, ...], targets: tuple[int, ...]) -> Interpolation:
+    return Interpolation(field, points, targets)

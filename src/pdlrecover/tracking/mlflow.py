@@ -13,6 +13,8 @@ Rules:
   and as much at once as has come together. Only the end waits for the rest, for `wait` seconds.
 - What cannot be sent is raised by the next call, so that it is said once; nothing more of that run
   is sent.
+- Credentials in an address (user:password@) are in no error: those go to logs. MLflow's own
+  variables are the better place for them.
 - A run is known again by its tag `pdlrecover.run`. If it goes on, those points are sent that a
   metric does not have.
 - The file store needs nothing besides mlflow-skinny, but MLflow warns of it, and newer versions
@@ -76,7 +78,7 @@ class MLflow:
     def begin(self, run: Run) -> Follow:
         """Begin a run, or take one up again."""
         parent = None if run.parent is None else self._runs.get(run.parent)
-        sent = self._runs[run] = _Sent(self._client, self._experiment, run, parent)
+        sent = self._runs[run] = _Sent(self._client, self._experiment, run, parent, self.uri)
 
         def follow(event: Event) -> None:
             if sent.error is not None:
@@ -90,8 +92,9 @@ class MLflow:
 
     def _finish(self, sent: "_Sent") -> None:
         if not sent.done.wait(self._wait):
+            shown = _without_credentials(self.uri, self.uri)
             raise TimeoutError(
-                f"{self.uri} has not taken everything within {self._wait:g} s; what is left is "
+                f"{shown} has not taken everything within {self._wait:g} s; what is left is "
                 "sent for as long as this process goes on"
             )
         if sent.error is not None:
@@ -116,11 +119,18 @@ def _uri(given: Path | str | None) -> str:
     if not scheme and not text.startswith("databricks"):
         return Path(text).resolve().as_uri()
     if scheme in DATABASES and importlib.util.find_spec("sqlalchemy") is None:
+        shown = _without_credentials(text, text)
         raise PlanError(
-            f"{text} is a database, which MLflow reads by sqlalchemy, and that is not installed; "
+            f"{shown} is a database, which MLflow reads by sqlalchemy, and that is not installed; "
             "pip install mlflow, which brings it, or give a server or a folder"
         )
     return text
+
+
+def _without_credentials(text: str, uri: str) -> str:
+    """Return a text without the credentials of this uri."""
+    secret = urlsplit(uri).netloc.rpartition("@")[0]
+    return text.replace(f"{secret}@", "…@") if secret else text
 
 
 @contextlib.contextmanager
@@ -181,8 +191,11 @@ class _Sender:
 class _Sent:
     """One run as MLflow has it; but for `error` and `done`, only the sending thread uses it."""
 
-    def __init__(self, client: Any, experiment: str, run: Run, parent: "_Sent | None") -> None:
+    def __init__(
+        self, client: Any, experiment: str, run: Run, parent: "_Sent | None", uri: str
+    ) -> None:
         self._client, self._experiment, self._run, self._parent = client, experiment, run, parent
+        self._uri = uri
         self.id = ""
         self.error: Exception | None = None
         self.done = Flag()
@@ -209,7 +222,8 @@ class _Sent:
                     metrics += self._metrics(event, event.round, at)
             self._send(metrics)
         except Exception as error:
-            self.error = error
+            said = _without_credentials(str(error), self._uri)
+            self.error = error if said == str(error) else ConnectionError(said)
             self.done.set()
 
     def _begin(self) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from pdlrecover.engines.peers.peer import Peer
 from pdlrecover.engines.peers.protocol import codec, messages
-from pdlrecover.engines.peers.runs import run_factory
+from pdlrecover.engines.peers.runs import result_files
 from pdlrecover.engines.peers.runs.archive import Archive
 from pdlrecover.engines.peers.transport import link
 from pdlrecover.engines.peers.transport.network import Network
@@ -181,7 +181,7 @@ def _watch_sending(here):
 
 def _watch_writing(here):
     commit, put, remember = Archive.commit, journal._Write.put, journal.remember
-    write_json = run_factory.write_json
+    write_json = result_files.write_json
 
     def commit_watched(self, run, entry, shares, model):
         here.writing = run, len(self.log(run))
@@ -204,4 +204,4 @@ def _watch_writing(here):
         write_json(path, value)
 
     Archive.commit, journal._Write.put = commit_watched, put_watched
-    journal.remember, run_factory.write_json = remember_watched, write_json_watched
+    journal.remember, result_files.write_json = remember_watched, write_json_watched

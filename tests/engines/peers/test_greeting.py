@@ -36,6 +36,13 @@ def test_what_is_no_greeting_is_refused(data):
         decode(data)
 
 
+@pytest.mark.parametrize("seconds", [-1.0, 253_402_300_800.0, 1e308])
+def test_a_clock_beyond_all_calendars_is_no_greeting(seconds):
+    values = {**msgspec.to_builtins(greeting(bytes(32))), "time": seconds}
+    with pytest.raises(CodecError, match="no greeting: its clock is at"):
+        decode(msgspec.json.encode(values))
+
+
 def test_texts_of_others_are_one_short_printable_line():
     nasty = Greeting(
         version="1\n\x1b[2J", python="x" * 500, torch="2", time=0.0, federation="\u202e"

@@ -124,6 +124,12 @@ def test_a_function_is_not_imported_unless_it_is_allowed_by_name(module, tmp_pat
     assert not module.exists()
 
 
+def test_a_module_without_a_function_is_not_imported(module, tmp_path):
+    with pytest.raises(DataError, match=r"function must be package\.module:function"):
+        load(tmp_path, function="own_code")
+    assert not module.exists()
+
+
 def test_a_function_that_is_allowed_gives_the_data(module, tmp_path):
     found = load(tmp_path, code=Code(allowed=("own_code:data",)), function="own_code:data")
     np.testing.assert_array_equal(found.train_x, X)

@@ -1,15 +1,11 @@
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-import pdlrecover
 from pdlrecover.errors import HistoryError, PlanError
-from pdlrecover.experiments.batch import cache
+from pdlrecover.experiments.batch import cache, errand
 from pdlrecover.experiments.batch.cache import key_of, run_cells
 from pdlrecover.experiments.batch.recorded import Cell
 from pdlrecover.experiments.experiment.config import Config
@@ -33,102 +29,8 @@ def test_the_key_is_of_the_config_without_its_methods_and_of_the_source(monkeypa
     assert key_of(TINY) == key_of(replace(TINY, methods=("historical",)))
     assert key_of(TINY) != key_of(replace(TINY, seed=1))
     before = key_of(TINY)
-    monkeypatch.setattr(cache, "source_digest", lambda: "another")
+    monkeypatch.setattr(errand, "source_digest", lambda: "another")
     assert key_of(TINY) != before
-
-
-SOURCE = '''"""What it is for."""
-
-from pdlrecover.recovery.same_bits import norm
-import json
-
-LIMIT = 3
-"""How far."""
-
-
-def far(x):
-    """Say whether it is far."""
-    return norm(x) > LIMIT  # at last
-'''
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("What it is for.", "What it does."),
-        ("Say whether", "Tell whether"),
-        ("How far.", "The largest."),
-        ("  # at last", ""),
-        ("norm(x) > LIMIT", "(norm(x)\n        > LIMIT)"),
-        ("pdlrecover.recovery.same_bits", "pdlrecover.norms"),
-        ("import json\n\nLIMIT", "\nimport json\nLIMIT"),
-    ],
-)
-def test_prose_form_and_place_are_not_in_the_key(before, after):
-    assert before in SOURCE
-    assert cache.code_of(SOURCE.replace(before, after)) == cache.code_of(SOURCE)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("LIMIT = 3", "LIMIT = 4"),
-        ("> LIMIT", ">= LIMIT"),
-        ("import norm", "import distance as norm"),
-        ("import json", "import numpy as json"),
-        ("LIMIT = 3", 'LIMIT = "3"'),
-    ],
-)
-def test_code_is_in_the_key(before, after):
-    assert before in SOURCE
-    assert cache.code_of(SOURCE.replace(before, after)) != cache.code_of(SOURCE)
-
-
-def test_it_counts_where_a_name_comes_from_if_several_define_it():
-    there = "from pdlrecover.recovery.same_bits import norm"
-    assert there in SOURCE
-    moved = SOURCE.replace(there, "from pdlrecover.sharing.dots import norm")
-    assert cache.code_of(moved, {"norm"}) != cache.code_of(SOURCE, {"norm"})
-    late = "def f(x):\n    from pdlrecover.{} import norm\n    return norm(x)"
-    assert cache.code_of(late.format("a")) != cache.code_of(late.format("b"))
-
-
-def test_a_moved_file_keeps_the_key(tmp_path, monkeypatch):
-    def digest(**files):
-        for path in tmp_path.glob("*"):
-            path.unlink()
-        for name, text in files.items():
-            (tmp_path / name).write_text(text)
-        monkeypatch.setattr(cache, "sources", lambda: sorted(files))
-        monkeypatch.setattr(pdlrecover, "__file__", str(tmp_path / "__init__.py"))
-        return cache.source_digest.__wrapped__()
-
-    before = digest(a=SOURCE, b="x = 1")
-    assert digest(z=SOURCE, b="x = 1") == before
-    assert digest(a=SOURCE, b='"""Doc."""\nx = 1') == before
-    assert digest(a=SOURCE, b="x = 2") != before
-    assert digest(a=SOURCE) != before
-    imports = "from pdlrecover.{} import x"
-    both = {"b": "x = 1", "c": "x = 2"}
-    assert digest(a=imports.format("b"), **both) != digest(a=imports.format("c"), **both)
-
-
-def test_the_source_is_everything_that_a_run_loads():
-    text = (
-        "import sys, pdlrecover.experiments.experiment.run\n"
-        "for name, module in sys.modules.items():\n"
-        "    if name.split('.')[0] == 'pdlrecover': print(module.__file__)"
-    )
-    command = [sys.executable, "-c", text]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    root = Path(pdlrecover.__file__).parent
-    loaded = {Path(line).relative_to(root).as_posix() for line in found.splitlines()}
-    harmless = {"errors.py", "later.py", "files.py", "descriptors.py", "decode.py", "suspects.py"}
-    harmless |= {"__init__.py", "experiments/__init__.py"}
-    assert harmless < loaded
-    assert loaded - harmless <= set(cache.sources())
-    own = ("config", "curve", "forgetting", "record", "result", "run", "world")
-    assert {f"experiments/experiment/{name}.py" for name in own} <= loaded
 
 
 @pytest.mark.slow
@@ -142,7 +44,7 @@ def test_cells_run_once_and_broken_entries_again(tmp_path, monkeypatch):
     assert list(first[3].methods) == ["poisoned", "historical"]
     assert seen[-1].done == seen[-1].total == 3
 
-    monkeypatch.setattr(cache, "_run_missing", lambda *a: pytest.fail("it is all there"))
+    monkeypatch.setattr(cache, "run_errands", lambda *a: pytest.fail("it is all there"))
     assert run_cells([*configs, more], tmp_path) == first
     monkeypatch.undo()
     first.pop()
@@ -173,7 +75,7 @@ def test_a_run_that_fails_loses_nothing(tmp_path, monkeypatch):
     kept.write_text("{}")
     monkeypatch.setattr("pdlrecover.experiments.experiment.run.run", failing)
     with pytest.raises(PlanError, match="not positive"):
-        cache._run_one(Cell(config=TINY), kept.parent, None)
+        errand.run_one(Cell(config=TINY), kept.parent, None)
     assert kept.exists()
 
 
@@ -185,12 +87,12 @@ def test_a_mistake_in_a_method_deletes_nothing(tmp_path, monkeypatch, mistake):
     monkeypatch.setitem(METHODS, "mistaken", MethodEntry(mistaken))
     place = tmp_path / "cell"
     quick = replace(TINY, rounds=2, methods=("historical",))
-    found = cache._run_one(Cell(config=quick), place, None)
+    found = errand.run_one(Cell(config=quick), place, None)
     kept = place / "models" / "historical.safetensors"
     before = kept.stat().st_mtime_ns
     more = Cell(config=replace(quick, methods=("historical", "mistaken")))
     with pytest.raises(type(mistake)):
-        cache._run_one(more, place, None)
+        errand.run_one(more, place, None)
     assert kept.stat().st_mtime_ns == before
     left = read_result(json.loads((place / "result.json").read_text()))
     assert left.methods["historical"] == found.methods["historical"]
@@ -205,16 +107,16 @@ def test_what_is_damaged_is_computed_again(tmp_path, damaged):
 
     quick = replace(TINY, rounds=2, methods=("historical",))
     more = replace(quick, methods=("historical", "retrain"))
-    whole = cache._run_one(Cell(config=more), tmp_path / "whole", None)
+    whole = errand.run_one(Cell(config=more), tmp_path / "whole", None)
     place = tmp_path / "cell"
-    cache._run_one(Cell(config=quick), place, None)
+    errand.run_one(Cell(config=quick), place, None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pdlrecover.experiments.experiment.run._recover", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            cache._run_one(Cell(config=more), place, None)
+            errand.run_one(Cell(config=more), place, None)
     assert (place / damaged).exists()
     (place / damaged).write_text("[1]")
-    again = cache._run_one(Cell(config=more), place, None)
+    again = errand.run_one(Cell(config=more), place, None)
     for name in ("poisoned", *more.methods):
         for key in ("accuracy", "curve", "distance_to_retrain"):
             assert getattr(again.methods[name], key) == getattr(whole.methods[name], key)
@@ -227,7 +129,7 @@ def test_a_full_disk_deletes_nothing(tmp_path, monkeypatch):
     (tmp_path / "cell").mkdir()
     monkeypatch.setattr("pdlrecover.experiments.experiment.run.run", failing)
     with pytest.raises(HistoryError, match="round 3"):
-        cache._run_one(Cell(config=TINY), tmp_path / "cell", None)
+        errand.run_one(Cell(config=TINY), tmp_path / "cell", None)
     assert (tmp_path / "cell").exists()
 
 
@@ -249,7 +151,7 @@ def test_a_second_command_waits_for_a_cell_that_the_first_is_at(tmp_path):
     place = tmp_path / key_of(TINY)
     with ThreadPoolExecutor(1) as pool:
         with alone(place):
-            second = pool.submit(cache._run_one, Cell(config=TINY), place, None)
+            second = pool.submit(errand.run_one, Cell(config=TINY), place, None)
             with pytest.raises(TimeoutError):
                 second.result(timeout=1)
             assert not place.exists()
@@ -285,4 +187,4 @@ def test_what_is_borrowed_is_what_would_have_been_computed(tmp_path):
     ],
 )
 def test_cells_that_must_not_borrow(changes):
-    assert cache._lender(replace(TINY, **changes)) is None
+    assert errand.lender_of(replace(TINY, **changes)) is None

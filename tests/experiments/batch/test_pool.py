@@ -8,13 +8,13 @@ from functools import partial
 import pytest
 from jobs import die, mistaken, write
 
-from pdlrecover.experiments.batch.pool import DIED, run_jobs
+from pdlrecover.experiments.batch.pool import DIED, LocalCrew, run_jobs
 
 INTERRUPTED = """
 import signal, sys, time
 from functools import partial
 from pathlib import Path
-from pdlrecover.experiments.batch.pool import run_jobs
+from pdlrecover.experiments.batch.pool import LocalCrew, run_jobs
 
 def job(path):
     path.write_text(str(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())))
@@ -24,7 +24,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run without it
     folder = Path(sys.argv[1])
     try:
-        run_jobs({str(i): partial(job, folder / str(i)) for i in range(4)}, 1, lambda *a: None)
+        jobs = {str(i): partial(job, folder / str(i)) for i in range(4)}
+        run_jobs(jobs, LocalCrew(1), lambda *a: None)
     except KeyboardInterrupt:
         print("interrupted")
 """
@@ -40,7 +41,7 @@ def test_what_fails_or_dies_takes_nothing_else_with_it(tmp_path):
         "plain": partial(write, tmp_path / "plain"),
         "disk": partial(write, tmp_path / "none" / "plain"),
     }
-    failed = run_jobs(jobs, 2, lambda *status: seen.append(status))
+    failed = run_jobs(jobs, LocalCrew(2), lambda *status: seen.append(status))
     assert failed["deadly"] == DIED
     assert failed["mistaken"].startswith("KeyError: 'a key', in line ")
     assert failed["mistaken"].endswith("of jobs.py")

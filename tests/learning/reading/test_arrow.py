@@ -85,6 +85,13 @@ def test_what_cannot_be_read_is_one_sentence_with_its_place(tmp_path, columns, s
     assert "ben.parquet" in str(caught.value)
 
 
+def test_a_label_that_is_blank_is_missing(tmp_path):
+    for blank in ("", "  ", None):
+        pq.write_table(pa.table({"a": [1, 2], "y": ["ill", blank]}), tmp_path / "own.parquet")
+        with pytest.raises(DataError, match="row 2 has no class"):
+            read_parquet(tmp_path / "own.parquet", Source(file="own.parquet", label="y"), Agreed())
+
+
 def test_columns_of_one_name_are_refused(tmp_path):
     table = pa.table([pa.array([1.0]), pa.array([2.0]), pa.array([0])], ["age", "age", "state"])
     pq.write_table(table, tmp_path / "ben.parquet")

@@ -121,6 +121,33 @@ def test_an_array_column_of_images_or_of_several_shapes_is_refused(tmp_path):
     ragged = datasets.Dataset.from_dict({"x": [[1], [1, 2], [3]], "state": [0, 1, 0]})
     with pytest.raises(DataError, match="row 1 or one of the next 2"):
         read(tmp_path / "b", ragged, inputs="x")
+    gap = datasets.Dataset.from_dict({"x": [[1.0], None, [3.0]], "state": [0, 1, 0]})
+    with pytest.raises(DataError, match=r"row 1 or one of the next 2.* without gaps"):
+        read(tmp_path / "c", gap, inputs="x")
+    numbers = datasets.List(datasets.Value("float32"))
+    named = datasets.Features({"x": numbers, "state": datasets.Value("int64")})
+    none = datasets.Dataset.from_dict({"x": [[], []], "state": [0, 1]}, features=named)
+    with pytest.raises(DataError, match="have no numbers; name another"):
+        read(tmp_path / "d", none, inputs="x")
+    unlabelled = datasets.Dataset.from_dict({"x": [[1.0], [1e300]], "state": [0, None]})
+    with pytest.raises(DataError, match="row 2 has no class"):
+        read(tmp_path / "e", unlabelled, inputs="x")
+
+
+def test_a_class_number_without_a_name_is_refused(tmp_path):
+    named = datasets.Features({"age": datasets.Value("int64"), "state": STATES})
+    for number in (2, -2):
+        rows = pa.table({"age": [61, 40], "state": [1, number]})
+        made = datasets.Dataset(rows, info=datasets.DatasetInfo(features=named))
+        with pytest.raises(DataError, match=f"row 2 has the class number {number}, and .* 2 class"):
+            read(tmp_path / str(number), made, Agreed())
+
+
+def test_how_a_dataset_was_shown_when_it_was_saved_changes_nothing(tmp_path):
+    plain = read(tmp_path / "a", pictures(), Agreed(), image="picture")
+    shown = read(tmp_path / "b", pictures().with_format("numpy"), Agreed(), image="picture")
+    np.testing.assert_array_equal(shown.samples, plain.samples)
+    assert shown.labels == plain.labels
 
 
 def test_images_of_another_size_are_refused_with_their_row(tmp_path):
@@ -136,6 +163,58 @@ def test_images_that_are_elsewhere_are_not_fetched(tmp_path, monkeypatch, path):
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("a connection"))
     with pytest.raises(DataError, match=r"row 1: the column 'picture' has .* only a path"):
         read(tmp_path / "set", image="picture")
+
+
+def test_arrays_of_images_that_are_elsewhere_are_not_opened(tmp_path):
+    Image.fromarray(PIXELS[0]).save(tmp_path / "here.png")
+    path = {"bytes": None, "path": str(tmp_path / "here.png")}
+    column = pa.array([[path], [path]], pa.list_(pa.struct({"bytes": "binary", "path": "string"})))
+    datasets.Dataset(pa.table({"x": column, "state": [0, 1]})).save_to_disk(tmp_path / "set")
+    info = tmp_path / "set" / "dataset_info.json"
+    claimed = {"x": datasets.List(datasets.Image()), "state": datasets.Value("int64")}
+    features = datasets.Features(claimed).to_dict()
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"features": features}))
+    with pytest.raises(DataError, match=r"^the arrays of the column 'x' must be .* type list<"):
+        read(tmp_path / "set", inputs="x")
+
+
+def test_what_the_json_names_outside_of_the_folder_is_not_read(tmp_path):
+    table().save_to_disk(tmp_path / "other")
+    (elsewhere,) = (tmp_path / "other").glob("*.arrow")
+    said = r"^[^ ]*/set takes what is at '.*' for a part of itself"
+    for name in ("../other/" + elsewhere.name, str(elsewhere), "http://127.0.0.1:1/x.arrow"):
+        table().save_to_disk(tmp_path / "set")
+        state = tmp_path / "set" / "state.json"
+        files = {"_data_files": [{"filename": name}]}
+        state.write_text(json.dumps(json.loads(state.read_text()) | files))
+        with pytest.raises(DataError, match=said):
+            read(tmp_path / "set")
+    datasets.DatasetDict(train=table()).save_to_disk(tmp_path / "splits" / "set")
+    listing = tmp_path / "splits" / "set" / "dataset_dict.json"
+    listing.write_text(json.dumps({"splits": ["../../other"]}))
+    with pytest.raises(DataError, match=said):
+        read(tmp_path / "splits" / "set")
+    listing.write_text(json.dumps({"splits": ["train"]}))
+    state = tmp_path / "splits" / "set" / "train" / "state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | files))
+    with pytest.raises(DataError, match=said):
+        read(tmp_path / "splits" / "set")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("state.json", "[]"),
+        ("state.json", '{"_data_files": 3}'),
+        ("dataset_info.json", '{"features": "x"}'),
+        ("dataset_dict.json", '{"splits": 3}'),
+    ],
+)
+def test_json_that_makes_no_sense_is_a_damaged_dataset(tmp_path, file, content):
+    table().save_to_disk(tmp_path)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(DataError, match="or it is empty or damaged: "):
+        read(tmp_path)
 
 
 def _forget_bytes(folder, path):

@@ -140,14 +140,22 @@ def truncated():
     return file.getvalue()[:900]
 
 
+def without_a_size():
+    """Return a TIFF of two pages, of which the second one's width has another tag."""
+    content = several()
+    place = content.rindex(b"\x00\x01\x04\x00\x01\x00\x00\x00\x05")
+    return content[:place] + b"\x00\xf0" + content[place + 2 :]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("a/notes.txt", b"no picture", r"a/notes\.txt is no image in PNG, .* or WEBP; convert it"),
         ("a/x.png", b"", r"a/x\.png is no image"),
         ("a/x.png", truncated(), r"a/x\.png is damaged: "),
-        ("a/x.tiff", several(), r"a/x\.tiff has several pictures"),
-        ("a/x.png", deep(), r"a/x\.png has the colour mode I;16, which is not 8 bits"),
+        ("a/x.tiff", several(), r"^[^ ]*a/x\.tiff has several pictures; keep one in each file$"),
+        ("a/x.png", deep(), r"^[^ ]*a/x\.png has the colour mode I;16, which is not 8 bits"),
+        ("a/x.tiff", without_a_size(), r"a/x\.tiff is damaged: Missing dimensions; replace it"),
         ("x.png", b"", r"x\.png stands in .* itself, and an image's class"),
         ("a/more/x.png", b"", "is a folder within that of a class"),
         ("x.npy", b"", r"has arrays \(x\.npy\) and no images"),
@@ -159,6 +167,14 @@ def test_what_cannot_be_read_is_one_sentence_with_its_file(tmp_path, name, conte
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=said):
         read(tmp_path, (6, 5))
+
+
+def test_folders_whose_names_are_no_short_numbers_are_named_classes(tmp_path):
+    for names, labels in (({"7", "10"}, [10, 7]), ({"7", "9" * 25}, ["7", "9" * 25])):
+        place = tmp_path / max(names)
+        for name in names:
+            put(place, f"{name}/1.png", GREY)
+        assert list(read(place, (6, 5)).labels) == labels
 
 
 def test_what_systems_leave_in_folders_is_passed_over(tmp_path):

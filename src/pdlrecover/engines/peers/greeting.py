@@ -2,7 +2,8 @@
 
 Rules: a greeting is one JSON object of at most `MOST_BYTES`. It holds nothing of data, updates or
 keys. Fields that are not known here are passed over, so that later versions may add some. It is
-another machine's word: texts are cut to one printable line before anybody sees them.
+another machine's word: texts are cut to one printable line before anybody sees them, and its clock
+is somewhere from 1970 to 9999.
 """
 
 import platform
@@ -17,6 +18,8 @@ import msgspec
 from pdlrecover.errors import CodecError
 
 MOST_BYTES, MOST_LETTERS = 4096, 64
+MOST_SECONDS = 253_402_300_800.0
+"""Since 1970, to the end of 9999."""
 NOT_INSTALLED = "not installed"
 
 
@@ -77,6 +80,8 @@ def decode(data: bytes) -> Greeting:
         said = msgspec.json.decode(data, type=Greeting)
     except (msgspec.DecodeError, RecursionError) as error:
         raise CodecError(f"this is no greeting: {error}") from error
+    if not 0 <= said.time < MOST_SECONDS:
+        raise CodecError(f"this is no greeting: its clock is at {said.time:g}")
     return Greeting(
         version=_line(said.version),
         python=_line(said.python),

@@ -7,6 +7,7 @@ to 1.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,9 +24,18 @@ from pdlrecover.learning.reading.class_numbers import class_numbers
 from pdlrecover.learning.reading.read import SUFFIXES, read
 from pdlrecover.learning.reading.reading import Reading
 
+if TYPE_CHECKING:
+    from pdlrecover.flower import FlowerPeers
 
-def load_own(settings: PeerSettings, membership: Membership, me: int, folder: Path) -> Dataset:
-    """Return this peer's data as the training part of a dataset."""
+
+def load_own(
+    settings: PeerSettings, membership: Membership, me: int, folder: Path
+) -> "Dataset | FlowerPeers":
+    """Return this peer's data as the training part of a dataset, or the app that has them."""
+    if settings.data.flower is not None:
+        from pdlrecover.engines.peers.flower_data import load_flower  # it may need an extra
+
+        return load_flower(settings, membership, me)
     if (name := named(settings.data)) is not None:
         found = _part(name, settings.data, membership, me)
     else:
@@ -71,6 +81,11 @@ def _part(name: str, data: Data, membership: Membership, me: int) -> Dataset:
 def read_own(settings: PeerSettings, folder: Path, agreed: Agreed) -> Reading:
     """Read this peer's own files, or what its function returns."""
     data = settings.data
+    if data.flower is not None:
+        raise DataError(
+            f"the samples of {data.flower} are the Flower app's own, and it is called with the "
+            "federation's model; name the federation file by --federation"
+        )
     if data.function is not None:
         settings.code.check(data.function, "data.function")  # before anything of it is imported
     if data.source is None:

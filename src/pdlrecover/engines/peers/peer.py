@@ -469,14 +469,14 @@ class Peer:
         elif run == self.runs.training:
             kept_from = self.runs.history.shares_from
             self.removals.training_ended(session.protocol.log, self.runs.dealers(), kept_from)
-            self.runs.write_trained(session)  # who sees it may propose a removal at once
+            self.runs.results.write_trained(session)  # who sees it may propose a removal at once
             self._end(run, DONE)
             self._start_recoveries()
         elif run in self._namings:
-            self.runs.write_named(session, self._namings[run])
+            self.runs.results.write_named(session, self._namings[run])
             self._end(run, DONE)
         else:
-            self.runs.write_recovered(session, self.removals.known[run])
+            self.runs.results.write_recovered(session, self.removals.known[run])
             self._end(run, DONE)
 
     def _leave_out_removed(self) -> None:

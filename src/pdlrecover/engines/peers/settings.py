@@ -13,7 +13,7 @@ practise a removal: never set it where the model matters.
 
 Others wrote the federation file, and what it names runs as this peer. So code that it names is
 imported only if it is allowed here, by the same name, letter by letter; so is a function that reads
-this peer's data.
+this peer's data, and a Flower app that trains on them.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,10 +46,22 @@ class Data(Source):
     parts: int | None = None
     """Of a dataset by name: how many parts it is divided into; by default one for each peer."""
 
+    flower: str | None = None
+    """package.module:app, a Flower app that trains on samples of its own: see `flower_data`."""
+    partition: int | None = None
+    """Of a Flower app: its partition-id; by default this peer's number."""
+    partitions: int | None = None
+    """Of a Flower app: its num-partitions; by default one for each peer."""
+    run_config: dict[str, bool | int | float | str] | None = None
+    """Of a Flower app: its context.run_config."""
+    train_config: dict[str, bool | int | float | str] | None = None
+    """Of a Flower app: what is sent with the model."""
+
     @classmethod
     def kinds(cls) -> Mapping[str, tuple[str, ...]]:
         """Return the kinds of places, and what may be said of each."""
-        return {"source": ("part", "parts"), **KEYS}
+        app = ("partition", "partitions", "run_config", "train_config")
+        return {"source": ("part", "parts"), "flower": app, **KEYS}
 
     @classmethod
     def usual(cls) -> tuple[str, ...]:
@@ -89,7 +101,7 @@ class Listening:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """Which code the federation file, or a function under [data], may name."""
+    """Which code the federation file, or a function or app under [data], may name."""
 
     allowed: tuple[str, ...] = ()
     """Each as package.module:factory; models that are built in need not be here."""

@@ -29,7 +29,7 @@ from pdlrecover.errors import HistoryError
 from pdlrecover.history import VaultLayout, Verification, verify
 from pdlrecover.history.sealed.database import DATA
 from pdlrecover.history.sealed.records import Kind
-from pdlrecover.learning import FlatModel, models
+from pdlrecover.learning import Dataset, FlatModel, models
 
 LOG = logging.getLogger("pdlrecover.peer")
 
@@ -51,7 +51,8 @@ class PeerFiles:
         module = models.build(model.name, model.shape, model.classes, seed)
         self.model = FlatModel(module, model.shape)
         self.data = load_own(self.settings, self.membership, self.me, folder)
-        self.attack = attack_of(self.settings.drill, self.data)
+        drill = self.settings.drill
+        self.attack = attack_of(drill, self.data) if isinstance(self.data, Dataset) else None
 
     @property
     def has_history(self) -> bool:

@@ -16,43 +16,23 @@ Rules:
   So where an attack without a trigger is removed, what the same removal of honest leavers has
   found is copied; the entry says so in `borrowed_from`.
 - As many cells as there are cores run at a time, each in a process of its own with one thread, so
-  the times of methods within one cell can be compared.
+  the times of methods within one cell can be compared. They are this machine's cores, or those of
+  the nodes of a Ray cluster (`nodes`); only this process writes into the cache then.
 """
 
-import ast
-import hashlib
-import json
-import os
-import shutil
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache as remembered
-from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
-import pdlrecover
-from pdlrecover.adversary import ATTACKS
-from pdlrecover.errors import HistoryError, PlanError
-from pdlrecover.experiments.batch.pool import POLL_SECONDS, run_jobs
+from pdlrecover.cluster import LOCAL
+from pdlrecover.errors import PlanError
+from pdlrecover.experiments.batch.errand import Errand, kept, key_of, lender_of, note_of
+from pdlrecover.experiments.batch.nodes import crew_for
+from pdlrecover.experiments.batch.pool import Crew, run_jobs
 from pdlrecover.experiments.batch.recorded import Cell, Recorded
 from pdlrecover.experiments.experiment.config import Config
-from pdlrecover.experiments.experiment.record import begin, is_done, model_file, stored
 from pdlrecover.experiments.experiment.result import Result
-from pdlrecover.files import alone, write_whole
-from pdlrecover.recovery.methods import entry_of
 
-ROOMS = (
-    *("field", "sharing", "learning", "adversary", "history", "recovery", "engines"),
-    "federation",
-    "experiments/experiment",
-)
-"""What results depend on."""
-LIBRARIES = ("torch", "numpy")
-APART = ("engines/peers",)
-"""What is in those rooms and has no part in an experiment."""
 NOTHING = Recorded()
 NAMED = 3
 """How many of the runs that failed for one reason are named."""
@@ -79,15 +59,23 @@ def run_cells(
     data_dir: Path | None = None,
     watcher: Watcher | None = None,
     workers: int | None = None,
+    on: str = LOCAL,
+    mixed_processors: bool = False,
 ) -> list[Result]:
-    """Return the results of all configs, in their order; run what is not there yet."""
+    """Return the results of all configs, in their order; run what is not there yet.
+
+    They are run `on` this machine ("local") or on the nodes of a Ray cluster, which is "auto" or
+    HOST:PORT; `workers` at a time, by default one for each core. Nodes with another processor
+    capability than this machine's are refused, unless `mixed_processors` are accepted.
+    """
     rests = [rest for config in configs if (rest := recorded.rest(config)) is not None]
     missing = {
-        key: cell for key, cell in _merged(rests).items() if _cached(cell, folder / key) is None
+        key: cell for key, cell in _merged(rests).items() if kept(cell, folder / key) is None
     }
     if missing:
-        count = min(len(missing), workers or len(os.sched_getaffinity(0)))
-        _run_missing(missing, folder, data_dir, count, watcher)
+        errands = _errands(missing, folder, data_dir)
+        with crew_for(errands, on, workers=workers, mixed_processors=mixed_processors) as crew:
+            run_errands(errands, crew, watcher)
     return [result for result in cached(configs, folder, recorded) if result is not None]
 
 
@@ -98,85 +86,9 @@ def cached(
     found = []
     for config in configs:
         rest = recorded.rest(config)
-        run = None if rest is None else _cached(rest, folder / key_of(config))
+        run = None if rest is None else kept(rest, folder / key_of(config))
         found.append(recorded.joined(config, run))
     return found
-
-
-def key_of(config: Config) -> str:
-    """Return the name of a config's place in the cache."""
-    values = {**config.record(), "methods": None}
-    text = json.dumps({"config": values, "source": source_digest()}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-@remembered
-def source_digest() -> str:
-    """Return a digest of the code and of the libraries that results depend on."""
-    root = Path(pdlrecover.__file__).parent
-    libraries = [f"{library} {version(library)}" for library in LIBRARIES]
-    texts = [(root / name).read_text("utf-8") for name in sources()]
-    names = Counter(name for text in texts for name in _defined(text))
-    shared = {name for name, count in names.items() if count > 1}
-    codes = {code_of(text, shared) for text in texts}
-    return hashlib.sha256("\n".join([*libraries, *sorted(codes)]).encode()).hexdigest()
-
-
-def _defined(source: str) -> set[str]:
-    """Return the names of the functions, classes and constants of a file."""
-    found = set()
-    for node in ast.parse(source).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        found |= {each.id for each in targets if isinstance(each, ast.Name)}
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-    return found
-
-
-def code_of(source: str, shared: Set[str] = frozenset()) -> str:
-    """Return what a file computes, as text: nothing of its place, its form and its prose.
-
-    Comments and strings that stand alone, as docstrings do, are left out. What is imported counts,
-    in any order, and of this package's modules only the names, since modules may move; but where
-    several of them define a name (`shared`), it counts which one it is from. Imports that are not
-    at the head of the file count as they stand.
-    """
-    code = _Code(shared)
-    tree = code.visit(ast.parse(source))
-    return "\n".join([*sorted(code.imported), ast.dump(tree)])
-
-
-class _Code(ast.NodeTransformer):
-    """Takes docstrings and a file's own imports out of a tree, and notes what was imported."""
-
-    def __init__(self, shared: Set[str]) -> None:
-        self.imported: set[str] = set()
-        self._shared = shared
-
-    def visit_Module(self, node: ast.Module) -> ast.AST:
-        for each in node.body:
-            if isinstance(each, ast.Import | ast.ImportFrom):
-                module = getattr(each, "module", "") or ""
-                own = module.split(".")[0] == pdlrecover.__name__
-                for name in each.names:
-                    kept = module.rpartition(".")[2] if name.name in self._shared else ""
-                    self.imported.add(f"{kept if own else module} {ast.dump(name)}")
-        node.body = [x for x in node.body if not isinstance(x, ast.Import | ast.ImportFrom)]
-        return self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        value = node.value
-        prose = isinstance(value, ast.Constant) and isinstance(value.value, str)
-        return None if prose else node
-
-
-def sources() -> list[str]:
-    """Return the files of this package that results depend on, from its root."""
-    root = Path(pdlrecover.__file__).parent
-    files = [path for room in ROOMS for path in sorted((root / room).rglob("*.py"))]
-    files.append(root / "layers.py")
-    names = [path.relative_to(root).as_posix() for path in files]
-    return [name for name in names if not name.startswith(APART)]
 
 
 def _merged(cells: Sequence[Cell]) -> dict[str, Cell]:
@@ -191,37 +103,26 @@ def _merged(cells: Sequence[Cell]) -> dict[str, Cell]:
     return merged
 
 
-def _cached(cell: Cell, place: Path) -> Result | None:
-    """Return a result that is complete and of this config, with what is asked only, or None."""
-    try:
-        result = stored(cell.config, place)
-    except (HistoryError, OSError):
-        return None
-    if result is None or not is_done(result, cell.config, original=cell.original):
-        return None
-    return replace(result, methods={name: result.methods[name] for name in cell.asked})
-
-
-def _run_missing(
-    cells: dict[str, Cell],
-    folder: Path,
-    data_dir: Path | None,
-    workers: int,
-    watcher: Watcher | None,
-) -> None:
-    """Run cells in processes of their own: those that can lend come first, then the longest."""
+def _errands(cells: dict[str, Cell], folder: Path, data_dir: Path | None) -> list[Errand]:
+    """Return cells as work to do: those that can lend come first, then the longest."""
     folder.mkdir(parents=True, exist_ok=True)
     configs = {key: cell.config for key, cell in cells.items()}
-    ordered = sorted(cells, key=lambda k: (_lender(configs[k]) is not None, -_effort(configs[k])))
-    jobs = {key: partial(_run_one, cells[key], folder / key, data_dir) for key in ordered}
+    ordered = sorted(cells, key=lambda k: (lender_of(configs[k]) is not None, -_effort(configs[k])))
+    return [Errand(cell=cells[key], place=folder / key, data_dir=data_dir) for key in ordered]
+
+
+def run_errands(errands: Sequence[Errand], crew: Crew, watcher: Watcher | None = None) -> None:
+    """Run cells by a crew, begun in their order; raise PlanError, in the end, if some failed."""
+    jobs = {str(errand.place): errand for errand in errands}
+    configs = {name: errand.cell.config for name, errand in jobs.items()}
 
     def watch(done: int, running: Sequence[str]) -> None:
         if watcher:
-            notes = tuple(_notes(folder / key for key in running))
-            watcher(Status(done=done, total=len(jobs), running=notes))
+            notes = [note_of(jobs[name].place) for name in running]
+            said = tuple(note for note in notes if note)
+            watcher(Status(done=done, total=len(jobs), running=said))
 
-    failed = run_jobs(jobs, workers, watch)
-    if failed:
+    if failed := run_jobs(jobs, crew, watch):
         who: dict[str, list[str]] = {}
         for key, reason in failed.items():
             who.setdefault(reason, []).append(_words(configs[key]))
@@ -241,85 +142,3 @@ def _words(config: Config) -> str:
 
 def _effort(config: Config) -> int:
     return config.rounds * config.peers * (1 + len(config.methods))
-
-
-def _run_one(cell: Cell, place: Path, data_dir: Path | None) -> Result:
-    """Run one cell; what is there and cannot be continued is deleted."""
-    from pdlrecover.experiments.experiment.run import run  # with torch
-
-    config = cell.config
-    with alone(place):
-        if (found := _cached(cell, place)) is not None:
-            return found
-        progress = _Note(place / "progress")
-        begun = partial(run, config, place, original=cell.original, data_dir=data_dir)
-        try:
-            _borrow(config, place)
-            result = begun(progress=progress)
-        except HistoryError as error:
-            if isinstance(error.__cause__, OSError):  # the disk is to blame, not what is on it
-                raise
-            shutil.rmtree(place, ignore_errors=True)
-            result = begun(progress=progress)
-        progress.path.unlink(missing_ok=True)
-        return result
-
-
-def _lender(config: Config) -> Config | None:
-    """Return the cell in which as many honest peers leave, if retraining is the same there."""
-    targeted = not ATTACKS[config.attack.partition(":")[0]].untargeted
-    alike = config.malicious and not (config.undetected or config.accused or targeted)
-    if not alike or config.held_out:  # with held-out data the original decides on further cycles
-        return None
-    return replace(config, malicious=0, leavers=config.malicious, attack=Config.attack)
-
-
-def _borrow(config: Config, place: Path) -> None:
-    """Begin a cell with what its lender has found, if that is done."""
-    lender = _lender(config)
-    if lender is None or (place / "result.json").exists():
-        return
-    alike = [name for name in config.methods if entry_of(name).sees in ("first model", "nothing")]
-    names = tuple(name for name in alike if entry_of(name).rounds == "own")
-    key = key_of(lender)
-    lent = Cell(config=replace(lender, methods=names), original=False)
-    found = _cached(lent, place.parent / key)
-    if found is None:
-        return
-    models = [model_file(place.parent / key, name) for name in names]
-    if not all(model.exists() for model in models):
-        return
-    (place / "models").mkdir(parents=True, exist_ok=True)
-    for model in models:
-        shutil.copy2(model, place / "models")
-    methods = {name: replace(found.methods[name], borrowed_from=key) for name in names}
-    begin(config, place, methods)
-
-
-class _Note:
-    """A progress that leaves a line in a file, for the process that watches."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._last = 0.0
-
-    def start(self, name: str, rounds: int) -> None:
-        self._rounds = rounds
-
-    def step(self, name: str, round: int, accuracy: float | None) -> None:
-        now = time.monotonic()
-        if now - self._last >= POLL_SECONDS:
-            self._last = now
-            reached = "" if accuracy is None else f", accuracy {100 * accuracy:.1f}%"
-            write_whole(self.path, f"{name} {round}/{self._rounds}{reached}")
-
-    def end(self, name: str) -> None:
-        pass
-
-
-def _notes(places: Iterator[Path]) -> Iterator[str]:
-    for place in places:
-        try:
-            yield (place / "progress").read_text()
-        except OSError:
-            continue

@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, each with one thread.
+"""Jobs in processes of their own, each with one thread; those of other machines are in `nodes`.
 
 Rules:
 
@@ -12,13 +12,15 @@ Rules:
 import os
 import signal
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
+from typing import Any, Protocol, cast
 
 from pdlrecover.errors import PDLRecoverError
 
@@ -31,41 +33,110 @@ TRIES = 2
 DIED = f"its process died {TRIES} times, as happens when memory runs out; run fewer at a time"
 
 
-def run_jobs(jobs: Mapping[str, Job], workers: int, watch: ProgressCallback) -> dict[str, str]:
-    """Run all jobs, begun in their order, `workers` at a time; return why some failed, by name."""
-    waiting, done = deque(jobs), 0
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What has become of a job."""
+
+    name: str
+    reason: str | None = None
+    """Why it failed, or None."""
+    lost: bool = False
+    """Whether who did it is gone: it is to be done again."""
+    guiltless: bool = False
+    """Whether the job had certainly no part in that."""
+
+
+class Crew(Protocol):
+    """Who does jobs: processes here, or on other machines."""
+
+    def free(self, wanted: int) -> bool:
+        """Say whether somebody can begin a job now; so many are waiting."""
+
+    def begin(self, name: str, job: Any) -> bool:
+        """Begin a job, having been free; False if it has to wait for somebody else's."""
+
+    def answers(self, seconds: float) -> list[Answer]:
+        """Wait, at most so long, until jobs are done, and return what has become of them."""
+
+    def running(self) -> list[str]:
+        """Return the names of the jobs that are being done."""
+
+    def end(self) -> None:
+        """Drop all jobs at once."""
+
+
+def run_jobs(jobs: Mapping[str, Any], crew: Crew, watch: ProgressCallback) -> dict[str, str]:
+    """Run all jobs, begun in their order, and end the crew; return why some failed, by name."""
+    waiting, done = list(jobs), 0
     failed: dict[str, str] = {}
     deaths: Counter[str] = Counter()
-    crew: list[_Worker] = []
     try:
         while done < len(jobs):
-            idle = [worker for worker in crew if worker.job is None]
-            while waiting and (idle or len(crew) < workers):
-                if not idle:
-                    crew.append(_Worker())
-                worker, name = idle.pop() if idle else crew[-1], waiting.popleft()
-                worker.begin(name, jobs[name])
-            ready = wait([worker.pipe for worker in crew if worker.job is not None], POLL_SECONDS)
-            for worker in [worker for worker in crew if worker.pipe in ready]:
-                name = str(worker.job)
-                try:
-                    reason = worker.answer()
-                except (EOFError, OSError):
-                    crew.remove(worker)
-                    worker.end()
-                    reason = DIED
-                    deaths[name] += 1
-                    if deaths[name] < TRIES:
-                        waiting.append(name)
+            for name in [*waiting]:
+                if not crew.free(len(waiting)):
+                    break
+                if crew.begin(name, jobs[name]):
+                    waiting.remove(name)
+            for answer in crew.answers(POLL_SECONDS):
+                reason = answer.reason
+                if answer.lost:
+                    deaths[answer.name] += not answer.guiltless
+                    if deaths[answer.name] < TRIES:
+                        waiting.append(answer.name)
                         continue
+                    reason = DIED
                 done += 1
                 if reason is not None:
-                    failed[name] = reason
-            watch(done, [worker.job for worker in crew if worker.job is not None])
+                    failed[answer.name] = reason
+            watch(done, crew.running())
     finally:
-        for worker in crew:
-            worker.end()
+        crew.end()
     return failed
+
+
+class LocalCrew:
+    """Processes of this machine, begun when they are needed."""
+
+    def __init__(self, workers: int) -> None:
+        self._most = workers
+        self._workers: list[_Worker] = []
+
+    def free(self, wanted: int) -> bool:
+        """Say whether a process has nothing to do, or another one may be begun."""
+        return len(self.running()) < self._most
+
+    def begin(self, name: str, job: Job) -> bool:
+        """Begin a job in a process that has none."""
+        idle = [worker for worker in self._workers if worker.job is None]
+        if not idle:
+            idle.append(_Worker())
+            self._workers += idle
+        idle[-1].begin(name, job)
+        return True
+
+    def answers(self, seconds: float) -> list[Answer]:
+        """Wait for processes that are done or have died."""
+        busy = {worker.pipe: worker for worker in self._workers if worker.job is not None}
+        found = []
+        for pipe in wait(list(busy), seconds):
+            worker = busy[cast(Connection, pipe)]
+            name = str(worker.job)
+            try:
+                found.append(Answer(name=name, reason=worker.answer()))
+            except (EOFError, OSError):
+                self._workers.remove(worker)
+                worker.end()
+                found.append(Answer(name=name, lost=True))
+        return found
+
+    def running(self) -> list[str]:
+        """Return the names of the jobs that are being done."""
+        return [worker.job for worker in self._workers if worker.job is not None]
+
+    def end(self) -> None:
+        """Kill all processes."""
+        for worker in self._workers:
+            worker.end()
 
 
 class _Worker:
@@ -113,10 +184,10 @@ def _serve(pipe: Connection) -> None:
     with suppress(EOFError, OSError):
         while True:
             job: Job = pipe.recv()
-            pipe.send(_outcome(job))
+            pipe.send(outcome(job))
 
 
-def _outcome(job: Job) -> str | None:
+def outcome(job: Job) -> str | None:
     """Do a job; return why it failed, or None."""
     try:
         job()

@@ -16,12 +16,14 @@ Rules:
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from pdlrecover.engines.shards.sharding import Sharding
 from pdlrecover.engines.trained_model import TrainedModel
 from pdlrecover.errors import HistoryError, PlanError, RangeError, Setting
 from pdlrecover.experiments.experiment.config import Config
@@ -64,17 +66,20 @@ def run(
     data_dir: Path | None = None,
     progress: Progress | None = None,
     followed: Followed | None = None,
+    sharding: Sharding | None = None,
+    say: Callable[[str], None] = warnings.warn,
 ) -> Result:
     """Run an experiment and write `out/result.json`; what is there already is not run again.
 
-    `followed` is told of it, all but its end.
+    `followed` is told of it, all but its end. With `sharding` others compute for the peers, which
+    changes no result; `say` is told of those that are lost.
     """
     make_folder(out, HistoryError)
     followed = followed or Followed()
     with held(out, HistoryError, AT_WORK):
         followed.begin(config, out)
         try:
-            return _run(config, out, original, data_dir, progress, followed)
+            return _run(config, out, original, data_dir, progress, followed, sharding, say)
         except BaseException as error:
             followed.stop(error)
             raise
@@ -87,6 +92,8 @@ def _run(
     data_dir: Path | None,
     progress: Progress | None,
     followed: Followed,
+    sharding: Sharding | None,
+    say: Callable[[str], None],
 ) -> Result:
     result = stored(config, out) or fresh(config)
     if is_done(result, config, original=original):
@@ -106,6 +113,21 @@ def _run(
                 f"{', '.join(old)} cannot start afresh: leave it out; ", error
             ) from None
         raise
+    federation = world.federation
+    with nullcontext() if sharding is None else federation.sharded(**vars(sharding), say=say):
+        return _computed(world, out, result, original, progress, followed)
+
+
+def _computed(
+    world: World,
+    out: Path,
+    result: Result,
+    original: bool,
+    progress: Progress | None,
+    followed: Followed,
+) -> Result:
+    """Train, recover by every method that is missing, and measure; return the whole result."""
+    config = world.config
     with warnings.catch_warnings():  # how many inputs are beyond their bound is in the record
         warnings.simplefilter("ignore", UserWarning)
         world.federation.agree_on_inputs()

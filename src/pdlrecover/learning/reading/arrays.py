@@ -1,6 +1,7 @@
 """Arrays of numpy: an .npz file with x and y, or a folder with x.npy and y.npy. Never unpickled."""
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,12 @@ from numpy.typing import NDArray
 from pdlrecover.errors import DataError
 from pdlrecover.learning.classes import labels_of
 from pdlrecover.learning.reading.reading import Reading
+
+DAMAGED = (
+    OSError, EOFError, KeyError, ValueError, TypeError, AttributeError, RuntimeError, zlib.error,
+    zipfile.BadZipFile,
+)  # fmt: skip
+"""What numpy raises for files that are damaged, or not its own."""
 
 
 def read_arrays(path: Path) -> Reading:
@@ -36,14 +43,19 @@ def _arrays(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
                 np.load(path / "x.npy", allow_pickle=False),
                 np.load(path / "y.npy", allow_pickle=False),
             )
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return arrays["x"], np.atleast_1d(arrays["y"])
     except FileNotFoundError as error:
         raise DataError(
             f"{error.filename} is not there; name an .npz file with arrays x and y, or a folder "
             "with x.npy and y.npy"
         ) from error
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except MemoryError as error:
+        raise DataError(
+            f"{path} says that it has more numbers than there is memory for ({error}); if that is "
+            "right, give this peer fewer samples, and if not, write the file again"
+        ) from error
+    except DAMAGED as error:
         raise DataError(
             f"{path} is no .npz file with arrays x and y of numbers, nor a folder with x.npy and "
             "y.npy; write one by `numpy.savez`"

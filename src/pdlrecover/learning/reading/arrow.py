@@ -135,11 +135,17 @@ class LabelColumn:
         """Add the labels of some rows; None, or −1 where numbers have names, is a missing one."""
         names = self._class_names
         for value in values:
-            if value is None or (names is not None and value == -1):
+            label = spelled(value) if isinstance(value, str) else value
+            if label is None or label == "" or (names is not None and label == -1):
                 raise DataError(
                     f"{self._place}, {row(len(self.values))} has no class: its column "
                     f"{self._name!r} is empty; fill it in, or leave the row out"
                 )
-            label = names[value] if names is not None else value
-            label = spelled(label) if isinstance(label, str) else label
+            if names is not None and not 0 <= value < len(names):
+                raise DataError(
+                    f"{self._place}, {row(len(self.values))} has the class number {value}, and the "
+                    f"column {self._name!r} names {len(names)} classes, counted from 0; write the "
+                    "dataset again"
+                )
+            label = spelled(names[value]) if names is not None else label
             self.values.append(self._known.setdefault(label, label))

@@ -2,12 +2,13 @@
 
 Rules:
 
-- Read is what is in that folder, and nothing else: no network, no code of others, no pickle. An
-  image that is stored as a path to elsewhere is refused.
+- Read is what is in that folder, and nothing else: no network, no code of others, no pickle. What
+  its JSON names elsewhere is refused, and so is an image that is stored as a path.
 - Samples are columns of numbers, or one column of arrays (`inputs`), or one of images (`image`).
 - Labels that have names (`ClassLabel`) are read as these names.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,13 @@ def read_dataset(folder: Path, source: Source, agreed: Agreed) -> Reading:
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}; name the one that save_to_disk wrote")
     try:
+        _check_inside(folder)
         loaded = datasets.load_from_disk(str(folder.resolve()))
-    except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+    except DataError:
+        raise
+    except (
+        OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException
+    ) as error:  # fmt: skip
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"{folder} is no Hugging Face dataset as save_to_disk writes it, or it is empty or "
@@ -82,6 +88,28 @@ def read_dataset(folder: Path, source: Source, agreed: Agreed) -> Reading:
     )
 
 
+def _check_inside(folder: Path) -> None:
+    """Refuse a dataset that is made up of files elsewhere."""
+    splits: list[Any] = []
+    if (listing := folder / "dataset_dict.json").is_file():
+        splits = json.loads(listing.read_bytes())["splits"]
+    names = [*splits]
+    for place in (folder, *(folder / str(name) for name in splits if _is_plain(name))):
+        if (state := place / "state.json").is_file():
+            names += [each["filename"] for each in json.loads(state.read_bytes())["_data_files"]]
+    for name in names:
+        if not _is_plain(name):
+            raise DataError(
+                f"{folder} takes what is at {name!r} for a part of itself, and only what is in the "
+                "folder is read; write the dataset again by save_to_disk"
+            )
+
+
+def _is_plain(name: Any) -> bool:
+    """Say whether this is the name of something in a folder, and no way out of it."""
+    return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
+
+
 def _split(loaded: Any, source: Source, folder: Path) -> Any:
     """Return the split that is asked for, or the only one."""
     import datasets
@@ -101,7 +129,7 @@ def _split(loaded: Any, source: Source, folder: Path) -> Any:
         )
     if not len(found):
         raise DataError(f"{folder.name} has columns and no row; it needs samples")
-    return found
+    return found.with_format(None)  # whatever it was saved with
 
 
 def _label_names(found: Any, source: Source) -> list[str] | None:
@@ -171,14 +199,18 @@ def _arrays(
         raise DataError(
             f'the column {column!r} of {place} has images; name it as image = "{column}"'
         )
+    if not _are_numbers(kind := found.features.arrow_schema.field(column).type):
+        raise DataError(
+            f"the arrays of the column {column!r} must be numbers, and those of {place} have the "
+            f"type {kind}; name another column as inputs"
+        )
     rows: Rows | None = None
     shape: tuple[int, ...] | None = None
     count = 0
-    for batch in found.with_format("numpy").iter(IMAGES):
-        values = batch[column]
+    for values, labelled_as in _pieces_of_arrays(found, column, labelled):
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
             raise DataError(
-                f"{place}, {row(count)} or one of the next {len(batch[labelled]) - 1}: the arrays "
+                f"{place}, {row(count)} or one of the next {len(labelled_as) - 1}: the arrays "
                 f"of the column {column!r} must be numbers, all of one shape and without gaps"
             )
         shape = values.shape[1:] if shape is None else shape
@@ -192,9 +224,42 @@ def _arrays(
                 f"the column {column!r} of {place} has single numbers; name them by columns = "
                 f'["{column}"] instead of inputs'
             )
+        if 0 in shape:
+            raise DataError(
+                f"the arrays of the column {column!r} of {place} have no numbers; name another "
+                "column as inputs"
+            )
         rows = rows or Rows(int(np.prod(shape)))
         rows.add(values.reshape(len(values), -1).astype(np.float32))
-        labels.add(np.asarray(batch[labelled]).tolist())
+        labels.add(labelled_as)
         count += len(values)
         watch.step(count)
     return (rows or Rows(1)).matrix().reshape(-1, *(shape or (1,)))
+
+
+def _pieces_of_arrays(found: Any, column: str, labelled: str) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield arrays, None if they cannot be put together as one, and their labels, some at once."""
+    numbers, plain = found.with_format("numpy"), found.with_format("arrow")
+    for start in range(0, len(found), IMAGES):
+        piece = slice(start, start + IMAGES)
+        try:
+            with np.errstate(over="ignore"):  # what is not finite is refused with all samples
+                arrays = numbers[piece][column]
+        except (AttributeError, TypeError, ValueError):  # a row has none, or another shape
+            arrays = None
+        yield arrays, plain[piece].column(labelled).to_pylist()
+
+
+def _are_numbers(kind: Any) -> bool:
+    """Say whether values of this type are numbers, or arrays of them: nothing has to be opened."""
+    import pyarrow as pa
+
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    while True:
+        if isinstance(kind, pa.ExtensionType):
+            kind = kind.storage_type
+        elif any(fits(kind) for fits in lists):
+            kind = kind.value_type
+        else:
+            return any(fits(kind) for fits in numbers)

@@ -13,6 +13,7 @@ Rules:
 """
 
 import io
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,10 +36,13 @@ if TYPE_CHECKING:
 LIMIT = 1 << 26
 """Pixels of one picture, at most."""
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
+WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
-_SAME = {"1": ("L", "RGB"), "L": ("RGB",), "P": ("RGB",)}
-"""Into what a mode is converted without a loss."""
+_SAME = {"L": ("RGB",)}
+"""Into what a mode is converted without a loss, besides what is its usual one."""
 _EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV")
+DAMAGED = (OSError, EOFError, ValueError, SyntaxError, TypeError, LookupError, ArithmeticError)
+"""What Pillow raises for damaged files."""
 _IGNORED = ("thumbs.db", "desktop.ini")
 
 
@@ -144,7 +148,7 @@ def read_images(folder: Path, source: Source, agreed: Agreed) -> Reading:
 
 def labels_as_read(names: list[str]) -> Any:
     """Return the names of folders as labels: whole numbers if all of them are."""
-    if all(name.isascii() and name.isdigit() and str(int(name)) == name for name in set(names)):
+    if all(map(WHOLE.fullmatch, set(names))):
         return np.array([int(name) for name in names], np.int64)
     return names
 
@@ -168,6 +172,8 @@ def opened(content: Path | bytes, name: str) -> "Image":
                         "channel; convert it first"
                     )
                 return ImageOps.exif_transpose(image).copy()
+    except DataError:
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(
             f"{name} has more than {LIMIT:,} pixels and is not decoded; scale it down first"
@@ -177,7 +183,7 @@ def opened(content: Path | bytes, name: str) -> "Image":
             f"{name} is no image in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}; convert it, or "
             "move it away"
         ) from error
-    except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for damaged files
+    except DAMAGED as error:
         raise DataError(f"{name} is damaged: {error}; replace it, or move it away") from error
 
 

@@ -66,6 +66,8 @@ class Source:
                     f"{name} says nothing about {places[0] if places else 'what is read'}; "
                     f"leave it out{_instead(name, keys)}"
                 )
+        if self.function is not None and not all(self.function.partition(":")):
+            raise DataError(f"function must be package.module:function, got {self.function!r}")
         if self.separator is not None and len(self.separator) != 1:
             raise DataError(f"separator must be one character, got {self.separator!r}")
         if self.mode is not None and self.mode not in MODES:

@@ -17,6 +17,7 @@ from test_cli import run
 from pdlrecover.engines.peers.folder import CONTROL
 from pdlrecover.engines.peers.operator.logs import ALWAYS, EVENTS, FACTS, JsonLines
 from pdlrecover.engines.peers.operator.metrics import METRICS, exposition, labelled, serve_metrics
+from pdlrecover.errors import PlanError
 
 NAME = re.compile(r"\bpdlrecover_([a-z_]+)")
 PAGE = ROOT / "docs" / "operating.md"
@@ -168,6 +169,44 @@ def test_numbers_are_served_on_this_machine_unless_another_address_is_said():
             await server.wait_closed()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("", "got an empty one"),
+        ("192.0.2.1", "an address that this"),
+        ("x" * 70, "an address that"),
+    ],
+)
+def test_an_address_that_this_machine_does_not_have_is_refused(host, said):
+    with pytest.raises(PlanError, match=said):
+        asyncio.run(serve_metrics(free_port(), dict, host))
+
+
+def free_port():
+    return int(free_addresses(1)[0].split(":")[1])
+
+
+def test_a_number_that_cannot_be_read_ends_that_answer_and_nothing_else(caplog):
+    def unreadable():
+        raise OSError("the disk is gone")
+
+    async def story():
+        (address,) = free_addresses(1)
+        host, port = address.split(":")
+        server = await serve_metrics(int(port), unreadable)
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert await reader.read() == b""
+            writer.close()
+            await writer.wait_closed()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(story())
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 def test_labels_are_escaped_and_series_stand_below_their_family():

@@ -562,7 +562,7 @@ def test_a_model_that_cannot_be_written_ends_the_peer_with_a_sentence(tmp_path, 
 
     monkeypatch.setattr("pdlrecover.files.write_new", full)
     with pytest.raises(HistoryError, match="No space left on device; it is safe in the history"):
-        lone.runs.write_trained(session)
+        lone.runs.results.write_trained(session)
     assert not list(lone.folder.glob("trained*"))
     lone.runs.store.close()
 

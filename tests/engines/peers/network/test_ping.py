@@ -14,14 +14,14 @@ from pdlrecover.engines.peers.transport.ping import AT_ONCE, EACH_SECONDS, PING,
 FILE = bytes(range(32))
 
 
-async def lone(papers, addresses, me=1, greet=lambda: encode(greeting(FILE))):
+async def lone(papers, addresses, me=1, greet=lambda: encode(greeting(FILE)), deadline=5.0):
     """Return one peer's network, and what it has received."""
     received = []
 
     async def receive(source, data):
         received.append((source, data))
 
-    limits = Limits(deadline=5.0)
+    limits = Limits(deadline=deadline)
     network = Network(
         me=me, addresses=addresses, tls=papers[me], receive=receive, limits=limits, greet=greet
     )
@@ -108,6 +108,45 @@ def test_a_ping_with_content_is_refused():
             except grpc.aio.AioRpcError as error:
                 code = error.code()
         assert code is grpc.StatusCode.INVALID_ARGUMENT
+        await network.stop()
+
+    asyncio.run(story())
+
+
+async def code_of(tls, address, name, messages):
+    """Return how a ping ends that is sent as these messages, and nothing after them."""
+    credentials = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
+    named = [("grpc.ssl_target_name_override", name)]
+    async with grpc.aio.secure_channel(address, credentials, options=named) as channel:
+        call = channel.stream_unary(PING)(timeout=10.0)
+        try:
+            for message in messages:
+                await call.write(message)
+            return await call.code()
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+
+
+def test_a_ping_that_never_comes_is_not_waited_for():
+    async def story():
+        papers, addresses = certificates(2), free_addresses(2)
+        network, _ = await lone(papers, addresses, deadline=0.3)
+        code = await code_of(papers[0], addresses[1], papers[0].names[1], [])
+        assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert network.counts["slow"] == 1, "the other side has ended it, and not this one"
+        await network.stop()
+
+    asyncio.run(story())
+
+
+def test_of_pings_that_are_too_many_nothing_is_read():
+    async def story():
+        papers, addresses = certificates(2), free_addresses(2)
+        network, _ = await lone(papers, addresses, deadline=30.0)
+        network._pings = Pings(2, network.counts, 1e12)  # until then none is left
+        network._pings._left = [0.0, 0.0]
+        code = await code_of(papers[0], addresses[1], papers[0].names[1], [])
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         await network.stop()
 
     asyncio.run(story())

@@ -76,6 +76,8 @@ def test_peers_agree_on_one_scale_train_and_recover_on_it_as_the_simulation_does
         peers, tasks = started(tmp_path, *EVERYBODY)
         await until(all_have(folders, "trained.json"), 60)
         shown = _lines(peers[0].control.status(), running=True)
+        numbers = peers[0].numbers.read()
+        assert not [name for name, on in numbers.items() if on and name.startswith("failed")]
         removal = {"do": "propose-removal", "removed": ["elm"], "reason": "malicious"}
         name = (await ask(folders[0] / "control", {**removal, "method": "retrain"}))["removal"]
         for me in (2, 4):
@@ -156,6 +158,11 @@ def test_nothing_is_trained_on_void_statistics_and_everybody_says_why(tmp_path, 
         tasks = [asyncio.create_task(each.run()) for each in peers]
         known = lambda: all(each.control.status().inputs for each in peers)  # noqa: E731
         await until(known, 60)
+        failed = {
+            each: {name for name, on in peer.numbers.read().items() if on and "failed{" in name}
+            for each, peer in enumerate(peers)
+        }
+        assert all('kind="standardisation"' in "".join(names) for names in failed.values())
         shown.extend(_lines(each.control.status(), running=True) for each in peers)
         name = (await ask(folders[0] / "control", removal))["removal"]
         for me in (1, 4):

@@ -93,7 +93,7 @@ def trained(tmp_path_factory):
     settled(made, network)
     training = Network(Wire(), {p: each.trainer() for p, each in enumerate(made)}).run(500.0)
     for peer, each in enumerate(made):
-        each.write_trained(training.sessions[peer])
+        each.results.write_trained(training.sessions[peer])
     federation = Federation.simulate(
         whole_peers.model(),
         DATASETS,

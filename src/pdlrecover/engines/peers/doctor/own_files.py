@@ -152,7 +152,7 @@ def look_at_data(files: OwnFiles) -> tuple[int | None, list[Finding]]:
     try:
         settings.code.check(membership.model.name)  # before anything of it is imported
         from pdlrecover.engines.peers.own_data import load_own
-        from pdlrecover.learning import FlatModel, models
+        from pdlrecover.learning import Dataset, FlatModel, models
 
         model = membership.model
         module = models.build(model.name, model.shape, model.classes, membership.training.seed)
@@ -164,5 +164,7 @@ def look_at_data(files: OwnFiles) -> tuple[int | None, list[Finding]]:
         data = load_own(settings, membership, files.me, files.folder)
     except PDLRecoverError as error:
         return size, [*found, refused("data", error)]
+    if not isinstance(data, Dataset):
+        return size, [*found, ok("data", data.in_one_line())]
     what = f"{data.name}: {len(data.train_y):,} samples of shape {list(data.shape)}"
     return size, [*found, ok("data", what)]

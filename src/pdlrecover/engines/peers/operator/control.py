@@ -191,7 +191,7 @@ class Control:
             rounds=session.driver.rounds,
             state=step.state.name if step else None,
             exact_rounds=session.driver.participation.rounds,
-            dealt=peer.runs.dealt(session),
+            dealt=peer.runs.results.dealt(session),
             withheld={
                 peer.names[p]: count
                 for p, count in session.driver.participation.withheld.most_common()

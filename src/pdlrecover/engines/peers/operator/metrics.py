@@ -18,7 +18,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "time_seconds": (GAUGE, "This machine's clock, since 1970."),
     "start_time_seconds": (GAUGE, "When the process began, since 1970."),
     "running": (GAUGE, "1 while a run is under way, 0 once it has ended."),
-    "failed": (GAUGE, "1 if a run stopped before its end and nothing takes its place."),
+    "failed": (GAUGE, "1 if a run stopped early or gave no scale, and nothing takes its place."),
     "waiting": (GAUGE, "1 while a run does not go on: the log and the status say why."),
     "step": (GAUGE, "How many steps of a run are done."),
     "step_age_seconds": (GAUGE, "How long the step of a run under way has taken by now."),
@@ -103,6 +103,11 @@ async def serve_metrics(
     port: int, metrics: Callable[[], dict[str, float]], host: str = "127.0.0.1"
 ) -> asyncio.Server:
     """Serve numbers as plain text to whoever asks: on this machine, unless another is said."""
+    if not host:  # asyncio would take that for all addresses
+        raise PlanError(
+            "metrics need an address to be served on, got an empty one; leave --metrics-host out "
+            "for this machine only, or write 0.0.0.0 for all of its addresses"
+        )
 
     async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -111,14 +116,15 @@ async def serve_metrics(
             head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
             writer.write(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
             await writer.drain()
-        except (ConnectionError, TimeoutError, EOFError, asyncio.LimitOverrunError):
-            pass
+        except (OSError, EOFError, asyncio.LimitOverrunError):
+            pass  # who asks has gone, or a number cannot be read: either shows where it is missed
         finally:
             writer.close()
 
     try:
         return await asyncio.start_server(session, host, port, limit=MAX_REQUEST)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise PlanError(
-            f"metrics cannot be served on port {port} of {host} ({error}); choose another port"
+            f"metrics cannot be served on port {port} of {host} ({error}); choose another port, or "
+            "an address that this machine has"
         ) from error

@@ -100,6 +100,13 @@ class Numbers:
             "named": float(len({p for p, _ in peer.misconduct.named})),
         }
 
+    def _has_failed(self, run: bytes, outcome: str) -> bool:
+        """Say whether a run came to nothing, and nothing takes its place."""
+        runs = self._peer.runs
+        if run == runs.standardising and outcome == s.DONE:
+            return not runs.standardised  # its sums were void
+        return outcome not in (s.RUNNING, s.DONE) and not outcome.startswith(REPLACED)
+
     def _of_runs(self) -> dict[str, float]:
         peer, found, now = self._peer, dict[str, float](), time.monotonic()
         for run in shown(peer):
@@ -109,7 +116,7 @@ class Numbers:
             accuracy = points[-1].accuracy if points else None
             numbers = {
                 "running": runs,
-                "failed": outcome not in (s.RUNNING, s.DONE) and not outcome.startswith(REPLACED),
+                "failed": self._has_failed(run, outcome),
                 "waiting": bool(peer.stalls.waits.get(run)),
                 "step": session.protocol.step,
                 "step_age_seconds": now - self._steps[run][1] if runs else 0.0,

@@ -1,14 +1,18 @@
 """What one peer deals in a round, computed by `engines.dealers` from its own data.
 
-To the bit what a simulation computes for this peer, where that computes peer by peer.
+To the bit what a simulation computes for this peer, where that computes peer by peer. A program of
+the peer's own may compute it instead (`by`), such as a Flower app.
 """
+
+from typing import Self
 
 import numpy as np
 import torch
 
 from pdlrecover.adversary import Attack, NoAttack, Phase
 from pdlrecover.engines.dealers import Dealers
-from pdlrecover.errors import DataError
+from pdlrecover.engines.update_source import Dealing
+from pdlrecover.errors import DataError, PlanError
 from pdlrecover.field import Integers
 from pdlrecover.learning import Batches, FlatModel, LocalTraining, Updates, data_weights, hold_out
 from pdlrecover.learning.updates import ONE_STEP
@@ -49,7 +53,7 @@ class Contribution:
             )
         trained, held = hold_out(np.arange(len(y)), held_out, seed=seed, peer=peer)
         own = [trained]
-        self._dealers = Dealers(
+        self._dealers: Dealing = Dealers(
             x=x,
             y=y,
             batches=Batches(own, seed, batch_size, first=peer),
@@ -67,6 +71,13 @@ class Contribution:
             fraction_bits=fraction_bits,
         )
         self.code = self._dealers.code
+
+    @classmethod
+    def by(cls, program: Dealing) -> Self:
+        """Take what a program computes for this peer alone, which is its number 0."""
+        made = cls.__new__(cls)
+        made._dealers, made.code = program, program.code
+        return made
 
     def __call__(self, asked: Update, phase: Phase = "training") -> Integers:
         """Return the d + 1 integers of this peer's update at a model, and of its weight."""
@@ -87,8 +98,16 @@ class Contribution:
 
     def statistics(self, asked: Moments, terms: StandardisationTerms) -> Integers:
         """Return what this peer deals of its inputs, as they are."""
-        return self._dealers.statistics(asked, [0], terms)
+        return self._computed().statistics(asked, [0], terms)
 
     def clipped_inputs(self, terms: StandardisationTerms) -> int:
         """Return how many numbers of its samples count as the bound in these statistics."""
-        return self._dealers.clipped_inputs(0, terms)
+        return self._computed().clipped_inputs(0, terms)
+
+    def _computed(self) -> Dealers:
+        if not isinstance(self._dealers, Dealers):
+            raise PlanError(
+                "inputs are standardised by statistics of samples, and this peer's samples are its "
+                "own program's; take part in federations that do not standardise"
+            )
+        return self._dealers

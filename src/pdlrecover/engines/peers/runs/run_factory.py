@@ -1,24 +1,13 @@
-"""Makes a peer's runs, training and recoveries, and writes their result files."""
+"""Makes a peer's runs: founding, standardisation, training, recoveries and namings."""
 
 import copy
 import hashlib
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pdlrecover.adversary import Attack, Phase
-from pdlrecover.descriptors import remedy
 from pdlrecover.engines.peers.federation.membership import Membership
-from pdlrecover.engines.peers.folder import (
-    STANDARDISATION,
-    TRAINED,
-    naming_name,
-    recovered_name,
-)
 from pdlrecover.engines.peers.protocol.contracts import Crypto, Store
 from pdlrecover.engines.peers.protocol.messages import NOTHING, RemovalProposal
 from pdlrecover.engines.peers.protocol.run_context import RunContext
@@ -30,14 +19,14 @@ from pdlrecover.engines.peers.removals.votes import Removal
 from pdlrecover.engines.peers.runs import founding, standardising
 from pdlrecover.engines.peers.runs.contribution import Contribution
 from pdlrecover.engines.peers.runs.driver import Driver, Statistics
+from pdlrecover.engines.peers.runs.result_files import ResultFiles
 from pdlrecover.engines.peers.runs.run_session import RunSession
 from pdlrecover.engines.peers.runs.training_rounds import TrainingRounds
 from pdlrecover.engines.peers.runs.void_rounds import VoidRound
-from pdlrecover.errors import HistoryError, PlanError, RangeError
-from pdlrecover.files import write_json, write_whole
+from pdlrecover.engines.update_source import Dealing
+from pdlrecover.errors import PlanError, RangeError
 from pdlrecover.learning import Dataset, FlatModel, LocalTraining, most_held_out
 from pdlrecover.learning.input_scale import InputScale
-from pdlrecover.learning.model_files import to_safetensors
 from pdlrecover.learning.models import build
 from pdlrecover.recovery import methods
 from pdlrecover.recovery.evaluation import NUMBERS, EvaluationTerms, decode_tally, evaluated
@@ -57,7 +46,7 @@ def training_run(membership: Membership, model: FlatModel) -> bytes:
 
 
 class RunFactory:
-    """Makes this peer's part in each run, and writes down what it came to."""
+    """Makes this peer's part in each run; `results` writes down what it came to."""
 
     def __init__(
         self,
@@ -65,16 +54,20 @@ class RunFactory:
         me: int,
         membership: Membership,
         model: FlatModel,
-        data: Dataset,
+        data: Dataset | Dealing,
         crypto: Crypto,
         store: Store,
         folder: Path,
         attack: Attack | None = None,
     ) -> None:
-        """Take `data`, its training part, as this peer's own; `attack` is for drills."""
+        """Take `data`, its training part, as this peer's own; `attack` is for drills.
+
+        A program may deal for this peer instead.
+        """
         self.me, self.membership, self.folder, self.store = me, membership, folder, store
         self.peers, self.rounds = len(membership.peers), membership.training.rounds
         self._crypto, self._flat = crypto, copy.copy(model)
+        self.results = ResultFiles(folder, membership, self._flat)
         self._standard = membership.standardisation
         self.inputs = ""
         """The scale of inputs in a few words, once it is agreed on, or why there is none."""
@@ -88,22 +81,10 @@ class RunFactory:
             else None
         )
         self._optimizer = training.steps(model.layers)
-        self._contribution = Contribution(
-            peer=me,
-            peers=self.peers,
-            model=self._flat,
-            x=data.train_x,
-            y=data.train_y,
-            size_bound=training.samples,
-            batch_size=training.batch_size,
-            seed=training.seed,
-            bound=training.bound,
-            local=LocalTraining(
-                l2=training.l2, steps=training.local_steps, rate=training.local_rate
-            ),
-            fraction_bits=training.fraction_bits,
-            attack=attack,
-            held_out=held_out,
+        self._contribution = (
+            _from_samples(me, membership, self._flat, data, attack)
+            if isinstance(data, Dataset)
+            else Contribution.by(data)
         )
         self.bounds = training.bounds(model.size)
         """Of what peers deal."""
@@ -177,21 +158,11 @@ class RunFactory:
             return
         scale = self._flat.inputs = InputScale.of(driver.model, terms.scale_shape)
         self.standardised = True
-        facts = {
-            "per": terms.per,
-            "bound": terms.bound,
-            "mean": scale.mean.tolist(),
-            "std": scale.std.tolist(),
-            "inputs_sha256": scale.digest,
-            "clipped_here": self._contribution.clipped_inputs(terms),
-            "log": session.protocol.log.hex(),
-            "ledger": asdict(driver.participation.record(driver.ledger)),
-        }
+        clipped = self._contribution.clipped_inputs(terms)
         self.inputs = f"standardised, {terms.groups} per {terms.per}, digest {scale.digest[:16]}"
-        if clipped := facts["clipped_here"]:
+        if clipped:
             self.inputs += f"; {clipped} numbers of this peer count as ±{terms.bound:g} in it"
-        with _writing(self.folder, "the scale of inputs"):
-            write_json(self.folder / STANDARDISATION, facts)
+        self.results.write_scale(session, terms, scale, clipped)
 
     @property
     def largest_message(self) -> int:
@@ -297,46 +268,6 @@ class RunFactory:
         history = self.history
         return [() if history.is_void(t) else history.dealers(t) for t in range(len(history))]
 
-    def dealt(self, session: RunSession) -> dict[str, int]:
-        """Return in how many exact rounds of a run each of its peers dealt, by name."""
-        counts = session.driver.participation.dealt
-        peers = session.driver.context.peers
-        return {self.membership.peers[p].name: counts[p] for p in peers}
-
-    def write_trained(self, session: RunSession) -> None:
-        """Write the trained model, and what was opened for it."""
-        self._write(TRAINED, session, {"peers": [p.name for p in self.membership.peers]})
-
-    def write_named(self, session: RunSession, void: VoidRound) -> None:
-        """Write what was opened to find who made a round void."""
-        driver, names = session.driver, [peer.name for peer in self.membership.peers]
-        facts = {
-            "run": void.run.hex(),
-            "round": void.round,
-            "dealers": [names[p] for p in sorted(void.dealers)],
-            "named": [names[p] for p in sorted(session.named)],
-            "log": session.protocol.log.hex(),
-            "ledger": asdict(driver.ledger.totals()),
-        }
-        name = self.folder / f"{naming_name(void.naming.hex())}.json"
-        with _writing(self.folder, "who was named"):
-            write_json(name, facts)
-
-    def write_recovered(self, session: RunSession, removal: Removal) -> None:
-        """Write the recovered model, and what was opened for it."""
-        proposal, names = removal.proposal, [peer.name for peer in self.membership.peers]
-        facts = {
-            "removal": proposal.digest.hex(),
-            "removed": [names[p] for p in sorted(proposal.removed)],
-            "kept": [names[p] for p in removal.kept],
-            "reason": proposal.reason,
-            "method": proposal.method,
-            "approved_by": [names[p] for p in sorted(removal.approvals)],
-        }
-        if removal.replaces != NOTHING:
-            facts["replaces"] = removal.replaces.hex()
-        self._write(recovered_name(proposal.digest.hex()), session, facts)
-
     def _session(
         self,
         method: Method,
@@ -363,49 +294,24 @@ class RunFactory:
         )
         return RunSession(driver, self.store)
 
-    def _names(self) -> dict[str, str]:
-        """Return the agreed names as `load_model` reads them in a file; empty if there are none."""
-        data, names = self.membership.data, {}
-        if data.classes is not None:
-            names["classes"] = json.dumps(data.classes)
-        if data.features is not None:
-            names["columns"] = json.dumps(data.features)
-        return names
 
-    def _write(self, name: str, session: RunSession, facts: dict[str, Any]) -> None:
-        """Write NAME.safetensors, then NAME.json: once that is there, both are."""
-        model: Vector | None = session.driver.model
-        if model is None:
-            raise PlanError("a run that has not ended has no model to write")
-        driver = session.driver
-        facts |= {
-            "weights_sha256": hashlib.sha256(model.astype("<f8").tobytes()).hexdigest(),
-            "log": session.protocol.log.hex(),
-            "rounds": session.driver.rounds,
-            "dealt": self.dealt(session),
-            "ledger": asdict(driver.participation.record(driver.ledger)),
-        }
-        if self._flat.inputs is not None:
-            facts["inputs_sha256"] = self._flat.inputs.digest
-        if driver.void:
-            facts["void"] = [asdict(each) for each in driver.void]
-        if found := driver.evaluations.points:
-            facts["evaluations"] = [asdict(point) for point in found]
-            facts["continued"] = driver.evaluations.continued
-        content = to_safetensors(self._flat, model, self._names())
-        facts["file_sha256"] = hashlib.sha256(content).hexdigest()
-        with _writing(self.folder, "the model"):
-            write_whole(self.folder / f"{name}.safetensors", content)
-            write_json(self.folder / f"{name}.json", facts)
-
-
-@contextmanager
-def _writing(folder: Path, what: str) -> Iterator[None]:
-    """Say what to do where something cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise HistoryError(
-            f"{what} could not be written to {folder}: {error.strerror}; it is safe in the "
-            f"history; {remedy(error, 'make room')}, and start again: it will be written"
-        ) from error
+def _from_samples(
+    me: int, membership: Membership, model: FlatModel, data: Dataset, attack: Attack | None
+) -> Contribution:
+    """Return what this peer computes from its samples."""
+    training = membership.training
+    return Contribution(
+        peer=me,
+        peers=len(membership.peers),
+        model=model,
+        x=data.train_x,
+        y=data.train_y,
+        size_bound=training.samples,
+        batch_size=training.batch_size,
+        seed=training.seed,
+        bound=training.bound,
+        local=LocalTraining(l2=training.l2, steps=training.local_steps, rate=training.local_rate),
+        fraction_bits=training.fraction_bits,
+        attack=attack,
+        held_out=membership.evaluation.held_out,
+    )

@@ -175,15 +175,21 @@ class Network:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no peer of this federation")
         return source
 
-    async def _answer_ping(self, content: bytes, context: Any) -> bytes:
-        """Say who is here, to a peer that does not ask too often."""
+    async def _answer_ping(self, _: Any, context: Any) -> bytes:
+        """Say who is here, to a peer that does not ask too often; of others nothing is read."""
         source = await self._admitted(context)
         if source is None or self._greet is None:
             return b""
         if not self._pings.take(source, time.monotonic()):
             self.counts["refused"] += 1
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many pings")
-        if content:
+        try:
+            async with asyncio.timeout(self._limits.deadline):
+                content = await context.read()
+        except TimeoutError:
+            self.counts["slow"] += 1
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the ping came too slowly")
+        if content is not grpc.aio.EOF and content:
             self.counts["refused"] += 1
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a ping has no content")
         return self._greet()
@@ -280,7 +286,8 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no type
     def __init__(self, deliver: Callable[[Any, Any], Any], ping: Any) -> None:
         self._handlers = {METHOD: grpc.stream_stream_rpc_method_handler(deliver)}
         if ping is not None:
-            self._handlers[PING] = grpc.unary_unary_rpc_method_handler(ping)
+            # on the wire one message each way; a stream is not read before its caller is known
+            self._handlers[PING] = grpc.stream_unary_rpc_method_handler(ping)
 
     def service(self, details: Any) -> Any:
         return self._handlers.get(details.method)

@@ -6,7 +6,8 @@ Rules:
   so a command can send one while the peer runs that has the same keys.
 - Only members are answered, by the certificates that they show, as for messages.
 - Of each member some are answered at once, and one every `EACH_SECONDS` from then on. All are
-  counted, and those that were too many are refused.
+  counted, and those that were too many are refused before anything is read of them. The others must
+  have come within a message's deadline.
 - A peer of a version before this one does not know pings, and says so: it can be reached.
 """
 

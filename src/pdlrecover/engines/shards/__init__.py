@@ -1,0 +1,1 @@
+"""One large simulation over several processes or machines, by Ray."""
