@@ -324,7 +324,7 @@ def test_auto_has_variants():
 def test_accelerated_retraining_steps_as_muon_does():
     engine = Quadratics(range(1, 4), sgd())
     found = engine.drive(start("accelerated-retrain:rounds=12", engine.run, Settings()))
-    stepper = Muon(rate=Rate(peak=0.04, hold=0.0, rounds=12), layers=LAYERS).start()
+    stepper = Muon(rate=Rate(peak=0.05, hold=0.0, rounds=12), layers=LAYERS, gain=60.0).start()
     model = engine.run.models[0]
     for _ in range(12):
         model = stepper.step(model, engine.total(engine.kept, model) / 3)

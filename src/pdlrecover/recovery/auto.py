@@ -1,7 +1,7 @@
 """`auto`: accelerated retraining, with the rounds and local steps that a run like this one needs.
 
 1. A run that was itself trained by Muon came further than others do in its rounds, and takes more
-   of them to come as far again.
+   of them to come as far again, with small singular values lifted as far as in the training.
 2. With tiny minibatches a mean update is mostly noise. Peers then take several local steps in a
    round, so that each round is about as many samples as a normal minibatch has.
 
@@ -23,6 +23,10 @@ class AutoOptions:
 
     rounds: int = 25
     rounds_after_muon: int = 40
+    gain_after_muon: float = 30000.0
+    """As far as can be, as in training; a limit would keep nothing from minorities that retraining
+    does not give them."""
+    rate_after_muon: float = 0.04
     samples: int = 16
     """A round takes at least this many samples of every peer, in local steps if need be."""
     local_rate: float = 0.1
@@ -48,9 +52,14 @@ class AutoOptions:
 
         `local_steps` are those of the training, which stay if they are enough.
         """
-        after_muon = isinstance(run.optimizer, Muon)
-        rounds = self.rounds_after_muon if after_muon else self.rounds
-        plan = replace(given, rounds=rounds, start=self.start_of(given))
+        plan = replace(given, rounds=self.rounds, start=self.start_of(given))
+        if isinstance(run.optimizer, Muon):
+            plan = replace(
+                plan,
+                rounds=self.rounds_after_muon,
+                gain=self.gain_after_muon,
+                rate=self.rate_after_muon,
+            )
         if batch_size * (given.local_steps or local_steps) >= self.samples:
             return plan
         steps = -(-self.samples // batch_size)

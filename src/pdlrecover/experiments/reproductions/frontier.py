@@ -12,6 +12,7 @@ along, for nothing.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from statistics import fmean
 from typing import Any
 
 from pdlrecover.experiments.analysis.document import Row, Series
@@ -203,7 +204,7 @@ def _effort(of: Results, name: str, effort: str) -> float | None:
     _, spent = EFFORTS[effort]
     values = [spent(r.methods[name], r.config.kept) for r in of if name in r.methods]
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    return fmean(known) if known and len(known) == len(values) else None
 
 
 def _row(of: Results, name: str) -> Row:

@@ -41,7 +41,10 @@ LOCAL = tuple(
         ((5, 16), (10, 4), (10, 8), (15, 4)), (0.1, 0.3), (0.04, 0.05)
     )
 )
-LONGER = tuple(f"{NAME}:rounds={k}" for k in (25, 30, 35, 40, 50))
+LONGER = tuple(
+    f"{NAME}:rounds={k}{more}"
+    for more, k in product((f"+rate=0.04+{FULL}", ""), (25, 30, 35, 40, 50))
+)
 SMALL = tuple(
     f"{NAME}:rounds={k}+local_steps={steps}+local_rate={local}+rate=0.04+{FULL}"
     for k, steps, local in product((25, 40), (1, 4, 8), (0.03, 0.1, 0.3))
