@@ -114,7 +114,8 @@ def _lines(status: PeerStatus, running: bool) -> list[str]:
     present = [p for p, s in heard.items() if s is not None and s < PRESENT_SECONDS]
     absent = [p for p in heard if p not in present]
     if running:
-        lines.append(f"  present: {', '.join(present) or 'nobody'}")
+        heard_of = ", ".join(present) or "nobody"
+        lines.append(f"  others heard in the last {PRESENT_SECONDS:.0f} s: {heard_of}")
         lines.append(f"  not heard for {PRESENT_SECONDS:.0f} s: {', '.join(absent) or 'nobody'}")
     for name, what in status.other_files.items():
         lines.append(f"  {name} has another federation file: {'; '.join(what)}")

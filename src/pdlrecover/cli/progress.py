@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 5.0
 """Where it is no terminal, a method that takes longer has a line every so often."""
+QUIET_SECONDS = 30.0
+"""Where it is no terminal, several runs have a line at least this often, with what they do."""
 
 
 class Shown(Protocol):
@@ -140,22 +142,26 @@ class Lines:
         self._console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
-def watcher_of_runs(name: str, live: Live, console: Console) -> "Watcher":
+def watcher_of_runs(
+    name: str, live: Live, console: Console, clock: Callable[[], float] = time.monotonic
+) -> "Watcher":
     """Return what shows how far the runs are: all at once, so that common ones are run once.
 
-    What is no terminal gets a line for every run that is done.
+    What is no terminal gets a line for every run that is done, and for what long ones do meanwhile.
     """
-    begun, said = time.monotonic(), -1
+    begun = last = clock()
+    said = -1
 
     def watch(status: "Status") -> None:
-        nonlocal said
-        gone = timedelta(seconds=round(time.monotonic() - begun))
+        nonlocal said, last
+        now = clock()
+        gone = timedelta(seconds=round(now - begun))
         line = f"{name}: {status.done} of {status.total} runs done, {gone} gone"
         if console.is_terminal:
             lines = [line, *status.running]
             live.update(Text("\n  ".join(lines[: max(2, console.height - 2)])))
-        elif status.done > said:
-            said = status.done
-            typer.echo(line, err=True)
+        elif status.done > said or now - last >= QUIET_SECONDS:
+            said, last, quiet = status.done, now, status.done == said
+            typer.echo("; ".join([line, *status.running]) if quiet else line, err=True)
 
     return watch

@@ -92,11 +92,14 @@ def run_many(
             live.stop()
             say(f"\ninterrupted; what is done is in {out}; run the same command to continue")
             raise typer.Exit(INTERRUPTED) from None
-    results = [] if failed and not isinstance(failed, PlanError) else _complete(runs)
-    for some in by_experiment(results):
-        console.print(results_table(*some))
+    results = {} if failed and not isinstance(failed, PlanError) else _complete(runs)
+    experiments = by_experiment(results.values())
+    for some in experiments:
+        place = next(place for place, result in results.items() if result is some[0])
+        name = place.relative_to(out).parts[0] if len(experiments) > 1 else ""
+        console.print(results_table(*some, name=name))
     if results:
-        say(_report(results, out))
+        say(_report([*results.values()], out))
         say(
             f"Records and models: {', '.join(str(place) for place in [*runs][:3])}"
             f"{' …' if len(runs) > 3 else ''}"
@@ -105,9 +108,9 @@ def run_many(
         raise failed
 
 
-def _complete(runs: Mapping[Path, Config]) -> list[Result]:
-    found = (stored(config, place) for place, config in runs.items())
-    return [result for result in found if result is not None and result.complete]
+def _complete(runs: Mapping[Path, Config]) -> dict[Path, Result]:
+    found = {place: stored(config, place) for place, config in runs.items()}
+    return {place: result for place, result in found.items() if result and result.complete}
 
 
 def _report(results: Sequence[Result], out: Path) -> str:

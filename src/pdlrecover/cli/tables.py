@@ -72,14 +72,16 @@ class Comparison:
         yield Text("\n".join(line for note in notes for line in _wrapped(note, width)))
 
 
-def results_table(*results: Result) -> Comparison:
+def results_table(*results: Result, name: str = "") -> Comparison:
     """Return what each method reached and what it cost, best first; and which diverged, and why.
 
     The results differ in nothing but the seed: the table has means, and ± one standard deviation.
+    A name is put before the title, to tell one table from another.
     """
     runs = SeedResults(results)
+    title = f"{name}: {headline(runs)}" if name else headline(runs)
     table = shown_names(compared(runs, ""), runs.config)
-    return Comparison(table, *divergences(runs), title=headline(runs))
+    return Comparison(table, *divergences(runs), title=title)
 
 
 def without(table: Table, key: str) -> Table:

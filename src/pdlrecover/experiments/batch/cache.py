@@ -111,8 +111,13 @@ def _errands(cells: dict[str, Cell], folder: Path, data_dir: Path | None) -> lis
     return [Errand(cell=cells[key], place=folder / key, data_dir=data_dir) for key in ordered]
 
 
-def run_errands(errands: Sequence[Errand], crew: Crew, watcher: Watcher | None = None) -> None:
-    """Run cells by a crew, begun in their order; raise PlanError, in the end, if some failed."""
+def run_errands(
+    errands: Sequence[Errand], crew: Crew, watcher: Watcher | None = None, before: int = 0
+) -> None:
+    """Run cells by a crew, begun in their order; raise PlanError, in the end, if some failed.
+
+    The watcher is told of so many others as well, which were done `before`.
+    """
     jobs = {str(errand.place): errand for errand in errands}
     configs = {name: errand.cell.config for name, errand in jobs.items()}
 
@@ -120,7 +125,7 @@ def run_errands(errands: Sequence[Errand], crew: Crew, watcher: Watcher | None =
         if watcher:
             notes = [note_of(jobs[name].place) for name in running]
             said = tuple(note for note in notes if note)
-            watcher(Status(done=done, total=len(jobs), running=said))
+            watcher(Status(done=before + done, total=before + len(jobs), running=said))
 
     if failed := run_jobs(jobs, crew, watch):
         who: dict[str, list[str]] = {}

@@ -48,5 +48,5 @@ def run_into(
     left = [errand for errand in errands if not errand.is_done()]
     if left:
         with crew_for(left, on, workers=workers, mixed_processors=mixed_processors) as crew:
-            run_errands(left, crew, watcher)
+            run_errands(left, crew, watcher, before=len(errands) - len(left))
     return [result for result in (kept(each.cell, each.place) for each in errands) if result]
