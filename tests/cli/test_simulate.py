@@ -199,6 +199,12 @@ def table(methods, **settings):
     return " ".join(log.getvalue().split())
 
 
+def test_where_nobody_was_removed_the_flags_for_it_are_named():
+    methods = {"poisoned": entry(0.9), "retrain": entry(0.9)}
+    assert "Nobody was removed; --malicious or" in table(methods, malicious=0)
+    assert "--leavers" not in table(methods, malicious=2)
+
+
 def test_the_table_says_what_its_headings_mean(tmp_path):
     attacked = {"poisoned": entry(0.9, 1.0), "retrain": entry(0.9, 0.1)}
     shown = table(attacked, clear=True)

@@ -41,6 +41,7 @@ LEAST = (
     "megabytes",
 )
 """The columns that go first where there is no room, by their keys."""
+NOBODY = "Nobody was removed; --malicious or --leavers says how many are to be."
 
 
 class Comparison:
@@ -81,7 +82,8 @@ def results_table(*results: Result, name: str = "") -> Comparison:
     runs = SeedResults(results)
     title = f"{name}: {headline(runs)}" if name else headline(runs)
     table = shown_names(compared(runs, ""), runs.config)
-    return Comparison(table, *divergences(runs), title=title)
+    nobody = not runs.config.removed and len(runs.methods) > 1
+    return Comparison(table, *divergences(runs), *([NOBODY] if nobody else []), title=title)
 
 
 def without(table: Table, key: str) -> Table:

@@ -28,9 +28,11 @@ def check_removal(
     if len(removed) == peers:
         raise PlanError(f"all {peers} peers would be removed, and nobody is left to recover")
     if len(removed) > tolerance.dropouts:
+        who = "1 peer is" if len(removed) == 1 else f"{len(removed)} peers are"
+        fewer = "remove fewer, or " if tolerance.dropouts else ""
         raise PlanError(
-            f"{len(removed)} peers are to be removed and the federation was set up to survive "
-            f"{tolerance.dropouts} dropouts; remove fewer, or set it up with ",
+            f"{who} to be removed and the federation was set up to survive "
+            f"{tolerance.dropouts} dropouts; {fewer}set it up with ",
             Setting("dropouts", str(len(removed))),
         )
     return sorted(set(range(peers)) - removed)

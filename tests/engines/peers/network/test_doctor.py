@@ -465,6 +465,8 @@ def test_a_clock_is_judged_by_the_median_and_two_alone_cannot_tell():
     ((verdict, what),) = clocks(a=0.5, b=-0.5)
     assert verdict is Verdict.OK
     assert "within 0.500 s of 2 others'" in what
+    ((_, what),) = clocks(a=0.5)
+    assert "within 0.500 s of 1 other's" in what
 
 
 def test_a_clock_outside_of_the_certificates_dates_is_a_problem(place):

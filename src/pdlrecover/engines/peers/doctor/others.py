@@ -166,7 +166,8 @@ def judge_clocks(visits: Sequence[Visit], now: datetime | None = None) -> list[F
         found.append(warning("clock", what, keep))
     found += _others_off(ahead, slack, time)
     most = max(abs(each) for each in ahead.values())
-    agree = f"within {max(most, 0.001):.3f} s of {len(ahead)} others'{hint}"
+    whose = "1 other's" if len(ahead) == 1 else f"{len(ahead)} others'"
+    agree = f"within {max(most, 0.001):.3f} s of {whose}{hint}"
     return found or [ok("clock", agree)]
 
 
