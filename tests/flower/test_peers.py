@@ -198,12 +198,17 @@ def raises(arrays, metrics, message):
     raise KeyError("lr")
 
 
+def loads(arrays, metrics, message):
+    raise RuntimeError("Error(s) in loading:\n\tsize mismatch for out.weight" + 300 * "!")
+
+
 def replies(content):
     return lambda arrays, metrics, message: Message(content, reply_to=message)
 
 
 WRONG = {
-    "raised KeyError: 'lr'": raises,
+    "raised KeyError: 'lr'; if that is a setting, give it in run_config or train_config": raises,
+    "raised RuntimeError: Error(s) in loading: size mismatch for out.weight!!": loads,
     "replied with error 7: no disk": lambda a, m, message: Message(
         Error(7, "no disk"), reply_to=message
     ),

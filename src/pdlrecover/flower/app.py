@@ -30,6 +30,8 @@ ARRAYS = "arrays"
 """What FedAvg calls its records."""
 _RUN = 1
 """The number that every run has: there is no server to count them."""
+MOST_SAID = 300
+"""So many characters of an error of the app's own are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,8 +155,7 @@ class FlowerApp:
             with seeded("pdlrecover flower", self.terms.seed, peer, round, stream, what):
                 reply = self.app(message, context)
         except Exception as error:  # it is the user's own code
-            text = (str(error).splitlines() or [""])[0]
-            raise DataError(f"its {what} raised {type(error).__name__}: {text}") from error
+            raise DataError(f"its {what} raised {_said(error)}") from error
         if context.state:
             raise PlanError(
                 f"it keeps {next(iter(context.state))!r} in context.state, so a round would depend "
@@ -204,3 +205,11 @@ def _earlier(what: str, record: Any, config: dict[str, Any]) -> Any:
     if what == "train":
         return fitins_to_recorddict(FitIns(parameters, config), keep_input=True)
     return evaluateins_to_recorddict(EvaluateIns(parameters, config), keep_input=True)
+
+
+def _said(error: Exception) -> str:
+    """Return what an app's own error says in one line, and where a key that it lacks comes from."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if isinstance(error, KeyError):
+        text += "; if that is a setting, give it in run_config or train_config"
+    return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]} …"
