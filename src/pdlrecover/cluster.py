@@ -86,8 +86,12 @@ class Cluster:
         """The node that this process runs on."""
 
     def nodes(self) -> list[Node]:
-        """Return the nodes that are alive and take work, in the order of their names."""
-        found = [each for each in self.ray.nodes() if each["Alive"]]
+        """Return the nodes that are there and take work, in the order of their names.
+
+        Of one that has just gone Ray still says for some seconds that it is alive.
+        """
+        alive = [each for each in self.ray.nodes() if each["Alive"]]
+        found = [x for x in alive if _knock(x["NodeManagerAddress"], x["NodeManagerPort"])]
         names = Counter(map(_name, found))
         nodes = [
             Node(
@@ -135,11 +139,7 @@ class Cluster:
     @staticmethod
     def answers(node: Node) -> bool:
         """Say whether a node's own process accepts connections: Ray takes longer to notice."""
-        try:
-            socket.create_connection((node.address, node.port), PROBE_SECONDS).close()
-        except OSError:
-            return False
-        return True
+        return _knock(node.address, node.port)
 
 
 @contextmanager
@@ -238,6 +238,14 @@ def one_thread() -> None:
 def _asked(question: Callable[[], Facts]) -> dict[str, str]:
     one_thread()
     return dict(question())
+
+
+def _knock(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), PROBE_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def _name(node: Mapping[str, Any]) -> str:

@@ -96,19 +96,22 @@ def test_a_killed_process_and_a_killed_node_cost_only_their_cells(
     two_nodes, another_node, tmp_path
 ):
     third = another_node("third")
-    configs = [replace(LONG, seed=seed) for seed in range(3)]
+    configs = [replace(LONG, seed=seed) for seed in range(5)]
     errands = [Errand(cell=Cell(config=c), place=tmp_path / "there" / key_of(c)) for c in configs]
     (tmp_path / "there").mkdir()
     killed = []
 
     def watch(status):
         nodes = {note.partition(":")[0] for note in status.running}
-        if not killed and {"second", "third"} <= nodes:
-            with_third = [h for h in crew._hands if h.node.name == "second" and h.errand]
-            pid = crew._ray.get(pid_of(with_third[0]))
-            os.kill(pid, signal.SIGKILL)
+        if "second" in nodes and "second" not in killed:
+            busy = [h for h in crew._hands if h.node.name == "second" and h.errand]
+            if not busy:
+                return
+            os.kill(crew._ray.get(pid_of(busy[0])), signal.SIGKILL)
+            killed.append("second")
+        if "third" in nodes and "third" not in killed:
             two_nodes.remove_node(third, allow_graceful=False)
-            killed.append(pid)
+            killed.append("third")
 
     def pid_of(hand):
         return hand.actor.number.options(concurrency_group=room.NOTES).remote()
@@ -116,7 +119,7 @@ def test_a_killed_process_and_a_killed_node_cost_only_their_cells(
     with joined(two_nodes.address) as cluster:
         crew = ClusterCrew(cluster, likeness_of(errands))
         run_errands(errands, crew, watch)
-    assert killed
+    assert sorted(killed) == ["second", "third"]
     run_cells(configs, tmp_path / "here")
     assert same(tmp_path / "here", tmp_path / "there")
 

@@ -89,7 +89,7 @@ def test_methods_that_see_nothing_are_added_without_training_the_original(tmp_pa
             whole.methods[name].attack_success_above_retrain, abs=1e-5
         )
     assert found.methods["retrain"].accuracy == pytest.approx(whole.methods["retrain"].accuracy)
-    monkeypatch.setattr(cache, "_run_missing", None)  # nothing is run again
+    monkeypatch.setattr(cache, "run_errands", None)  # nothing is run again
     assert run_cells([asked], tmp_path / "cache", recorded=known) == [found]
     assert cached([asked], tmp_path / "cache") == [None], "the cache has no part of the record"
 
