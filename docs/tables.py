@@ -12,6 +12,8 @@ from typing import Any
 
 from pdlrecover.experiments.analysis.calibration import calibration, unseeing
 from pdlrecover.experiments.analysis.document import Document
+from pdlrecover.experiments.analysis.format import readable
+from pdlrecover.experiments.analysis.large_plan import NETWORK_BYTES, plan
 from pdlrecover.experiments.analysis.promises import TERMS
 from pdlrecover.experiments.batch.run_numbers import read_runs
 from pdlrecover.experiments.experiment.result import MethodNumbers, Result, read_result
@@ -42,6 +44,9 @@ SIMULATED = (
     "peak memory, GB",
 )
 """What the benchmark of simulated rounds compares."""
+PLANNED = 100_000
+"""So many peers are planned on paper, on so many cores:"""
+PLANNED_CORES = (2, 16, 64, 256)
 NEAR = ("backdoor", "leavers")
 """What is shown row by row."""
 NOT_YET = "*Not recorded yet for the present methods: `pdlrecover reproduce attacks`.*"
@@ -458,10 +463,66 @@ def _by_method(mode: str) -> list[str]:
     return rows
 
 
+def large() -> list[str]:
+    """Return what rounds of large simulations take, and their ratios held against the targets."""
+    record = read("benchmarks/large.json")
+    rows = [
+        "| peers | round in process, s | over two nodes, s | ratio | … dealing, s | … opening, s | "
+        "peak memory of a run, GB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for size in record["sizes"]:
+        best, memory = size["best"], size["whole_run"]["bytes"] / 1e9
+        here, there = best["round"], best["round over two nodes"]
+        rows.append(
+            f"| {size['peers']:,} | {here:.2f} | {there:.2f} | {there / here:.2f} | "
+            f"{best['dealing']:.2f} | {best['opening']:.2f} | {memory:.2f} |"
+        )
+    rows += ["", "| | measured | wanted |", "|---|---|---|"]
+    for name, value in record["ratios"].items():
+        target, sense = record["targets"].get(name, (None, ""))
+        rows.append(f"| {name} | {value:.2f} | {'' if target is None else f'{sense} {target:g}'} |")
+    parameters, machine = record["sizes"][0]["parameters"], record["environment"]
+    return [
+        *rows,
+        "",
+        f"d = {parameters:,}, {record['threads']} threads in process; both nodes on one machine, a "
+        f"core each. `python benchmarks/large.py`, on {machine['cpu']}, {machine['cores']} cores.",
+    ]
+
+
+def large_plan() -> list[str]:
+    """Return what a round of more peers than were measured would take, on paper."""
+    record = read("benchmarks/large.json")
+    plans = [plan(record, PLANNED, cores) for cores in PLANNED_CORES]
+
+    def row(name: str, *values: str) -> str:
+        return f"| {name} | {' | '.join(values)} |"
+
+    return [
+        row(f"{PLANNED:,} peers on", *(f"{p.cores} cores" for p in plans)),
+        "|---" * (len(plans) + 1) + "|",
+        row("gradients, s", *(f"{p.gradients:.1f}" for p in plans)),
+        row("dealing and opening, s", *(f"{p.dealing + p.opening:.1f}" for p in plans)),
+        row("transfers, s", *(f"{p.transfers:.1f}" for p in plans)),
+        row("**a round, s**", *(f"{p.seconds:.1f}" for p in plans)),
+        row("**rounds an hour**", *(f"{p.rounds_per_hour:,.0f}" for p in plans)),
+        row("sent in a round", *(readable(p.transferred) for p in plans)),
+        row("memory of the driver", *(readable(p.memory) for p in plans)),
+        row("history of a round, two cohorts", *(readable(p.history) for p in plans)),
+        "",
+        f"Computed, not measured: from what {record['sizes'][-1]['peers']:,} peers took, by "
+        f"`experiments/analysis/large_plan.py`, with {readable(NETWORK_BYTES)} a second between "
+        "machines.",
+    ]
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "chaos": chaos,
     "sharing": sharing,
     "simulated-rounds": simulated_rounds,
+    "large": large,
+    "large-plan": large_plan,
     "peers": peers,
     "front": front,
     "methods": methods,
