@@ -1,8 +1,8 @@
 # Two commands set up everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-# Some tests wait for deadlines: a second worker computes meanwhile, each with one thread.
-WORKERS ?= 2
+# Tests of peers and of clusters wait for deadlines: another worker computes meanwhile, on one thread.
+WORKERS ?= 3
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 # What was tested together is what is installed; see `make test-lowest` and `test-newest` for the ends.

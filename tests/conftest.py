@@ -7,7 +7,7 @@ NETWORK = "tests/engines/peers/network/"
 """Tests that listen on ports and wait for deadlines.
 
 All are for one worker, so that they neither take each other's ports nor load the machine twice;
-the other worker computes while they wait.
+the other workers compute while they wait.
 """
 CLUSTER = "tests/cluster/", "tests/engines/shards/"
 """Tests of one cluster of Ray, which one worker starts and ends."""

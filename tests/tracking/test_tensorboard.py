@@ -11,6 +11,7 @@ from tensorboard.plugins.hparams import metadata
 from pdlrecover.engines.events import Ended, RoundDone, Run
 from pdlrecover.errors import ExtraError, PlanError
 from pdlrecover.tracking import TensorBoard
+from pdlrecover.tracking.tensorboard import _new_file
 
 ROUNDS = 12
 HELD_OUT = {"held_out": 0.2, "evaluate_every": 5}
@@ -112,6 +113,14 @@ def test_a_resumed_training_goes_on_with_its_curves_and_doubles_no_point(tmp_pat
     assert [each.name for each in runs.iterdir()] == ["training"]
     assert curves(place) == curves(tracked[0] / "training")
     assert [step for step, _ in curve(place, "round/seconds")] == list(range(1, ROUNDS + 1))
+
+
+def test_files_that_are_begun_within_one_second_are_read_in_their_order(tmp_path):
+    names = []
+    for _ in range(12):
+        with _new_file(tmp_path) as file:
+            names.append(file.name)
+    assert sorted(names) == names
 
 
 def test_a_torn_file_costs_no_point(tmp_path, tracked):

@@ -176,8 +176,14 @@ class _EventFile:
 
 
 def _new_file(folder: Path) -> BinaryIO:
-    """Open a file of a name that TensorBoard reads after those that are there."""
-    name = f"{FILES}.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}.{next(_NUMBERS)}"
+    """Open a file of a name that TensorBoard reads after those that are there.
+
+    It sorts names as texts: they begin with a second, and no two files here have the same.
+    """
+    seconds = [path.name.removeprefix(f"{FILES}.").partition(".")[0] for path in _files(folder)]
+    after = max((int(each) + 1 for each in seconds if each.isdecimal()), default=0)
+    second = max(round(time.time()), after)
+    name = f"{FILES}.{second}.{socket.gethostname()}.{os.getpid()}.{next(_NUMBERS)}"
     return (folder / name).open("xb")
 
 
