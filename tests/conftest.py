@@ -22,5 +22,10 @@ class Scheduling(LoadFileScheduling):
         return NETWORK if nodeid.startswith(NETWORK) else super()._split_scope(nodeid)
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the longest queues: those that one worker goes through alone."""
+    items.sort(key=lambda item: not item.nodeid.startswith((NETWORK, *CLUSTER)))
+
+
 def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log)
